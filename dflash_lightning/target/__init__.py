@@ -1,0 +1,6 @@
+"""The frozen target. Import from the modules: this package imports nothing, so that a command starts fast.
+
+In the order of use: embedded.py and loading.py (a name -> Target), layers.py (its parts), model.py (Target,
+hidden_states.py (tapped layers, early exit), mask_token.py, geometry.py (a drafter's config after a
+target's).
+"""

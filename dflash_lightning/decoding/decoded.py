@@ -1,0 +1,54 @@
+"""The result of decoding one prompt, whichever way it was decoded."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from dflash_lightning.decoding.acceptance import tau
+
+OnRound = Callable[[Sequence[int]], None]
+"""Called with the tokens just committed: once after the prefill, then once per round."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Generated tokens, without the prompt, and how many rounds they took."""
+
+    token_ids: tuple[int, ...]
+    """At most max_new_tokens; ends with a stop token if one came."""
+    rounds: tuple[int, ...]
+    """Tokens each target pass behind the prefill added; their sum is one less than len(token_ids)."""
+
+    @property
+    def tau(self) -> float:
+        """Acceptance length: tokens per round; NaN where the prefill's token was all."""
+        return tau(self.rounds)
+
+
+class Transcript:
+    """Collects committed tokens until the limit or the first stop token, whichever comes first."""
+
+    def __init__(self, max_new_tokens: int, stop_ids: Collection[int], on_round: OnRound | None) -> None:
+        self._limit = max_new_tokens
+        self._stop_ids = frozenset(stop_ids)
+        self._on_round = on_round
+        self._tokens: list[int] = []
+        self._counts: list[int] = []
+        self._stopped = False
+
+    @property
+    def left(self) -> int:
+        """Tokens that may still be added; 0 once a stop token came."""
+        return 0 if self._stopped else self._limit - len(self._tokens)
+
+    def add(self, committed: Sequence[int]) -> None:
+        """Only these new tokens are searched for a stop: nothing that was merely drafted can end the text."""
+        stops = [index for index, token in enumerate(committed) if token in self._stop_ids]
+        kept = list(committed[: stops[0] + 1] if stops else committed)
+        self._stopped = bool(stops)
+        self._tokens += kept
+        self._counts.append(len(kept))
+        if self._on_round is not None:
+            self._on_round(kept)
+
+    def result(self) -> Decoded:
+        return Decoded(token_ids=tuple(self._tokens), rounds=tuple(self._counts[1:]))

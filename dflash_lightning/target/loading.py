@@ -1,0 +1,81 @@
+"""Opens a target by name or path: its config, its tokenizer, its weights.
+
+in    a folder in Hugging Face format, a hub name, or the name of the embedded default
+out   the text config; the tokenizer; a Target, frozen
+law   weights that the folder lacks are an error, never fresh random numbers
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from dflash_lightning.target.embedded import resolve_target
+from dflash_lightning.target.layers import text_config
+from dflash_lightning.target.model import Target as Target
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def load_config(name_or_path: str | Path) -> Any:
+    """The text config of a target, without its weights."""
+    return text_config(_open(AutoConfig.from_pretrained, name_or_path))
+
+
+def load_tokenizer(name_or_path: str | Path) -> Any:
+    """The target's own tokenizer."""
+    return _open(AutoTokenizer.from_pretrained, name_or_path)
+
+
+def load_target(
+    name_or_path: str | Path,
+    *,
+    dtype: torch.dtype = torch.bfloat16,
+    device: torch.device | str = "cpu",
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa",
+) -> Target:
+    """Load a causal LM, freeze it, and check that its head and embedding can be borrowed.
+
+    Raises:
+        FileNotFoundError: no such folder, and the hub has or gives no such model.
+        ValueError: weights are missing or of another shape, or the model is not built like Llama.
+    """
+    model, report = _open(
+        AutoModelForCausalLM.from_pretrained,
+        name_or_path,
+        dtype=dtype,
+        attn_implementation=attention,
+        output_loading_info=True,
+    )
+    _require_complete(str(name_or_path), report)
+    return Target(model.to(device))
+
+
+def _open(from_pretrained: Callable[..., Any], name_or_path: str | Path, **options: Any) -> Any:
+    """Folders and the embedded name through resolve_target; `owner/model` that is no folder from the hub."""
+    name = str(name_or_path)
+    if not _HUB_NAME.fullmatch(name) or Path(name).exists():
+        return from_pretrained(resolve_target(name_or_path), **options)
+    try:
+        return from_pretrained(name, **options)
+    except OSError as error:
+        raise FileNotFoundError(
+            f"target {name!r} is no folder here and could not be had from the Hugging Face hub; give the "
+            "path of a folder in Hugging Face format, or log in and check the name"
+        ) from error
+
+
+def _require_complete(name: str, report: Mapping[str, Any]) -> None:
+    """transformers fills gaps with random numbers and a log line; no drafter can learn from those."""
+    missing, mismatched = (
+        sorted(report["missing_keys"]),
+        sorted(str(key[0]) for key in report["mismatched_keys"]),
+    )
+    if missing or mismatched:
+        raise ValueError(
+            f"target {name} lacks {len(missing)} weights and has {len(mismatched)} of another shape, "
+            f"first {(missing + mismatched)[0]}; the folder is incomplete or belongs to another config.json"
+        )
