@@ -1,0 +1,4 @@
+from dflash_lightning.main import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

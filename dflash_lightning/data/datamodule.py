@@ -1,0 +1,154 @@
+"""LightningDataModule: owns the plan, the sampler and the cursor.
+
+in    a token store written by `prepare`, PlanConfig
+out   loaders of TokenBatch for this rank; `finish_window()` moves the cursor when an optimizer step is done
+law   its state is rank-free: any checkpoint resumes on any world size, and every sample is still seen once an epoch
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+from lightning import LightningDataModule
+from torch.utils.data import DataLoader
+
+from dflash_lightning.data.batch import TokenBatch
+from dflash_lightning.data.collate import AnchorRule, AnchorSlots, BatchDataset
+from dflash_lightning.data.epochs import PlannedEpochs, Position
+from dflash_lightning.data.plan_state import require_same_plan, saved_plan
+from dflash_lightning.data.sampler import InterleavedBatchSampler
+from dflash_lightning.data.store import TokenStore
+from dflash_lightning.plan.config import PlanConfig
+from dflash_lightning.plan.epoch import resolve_edges
+from dflash_lightning.plan.windows import Window, require_ranks_fit
+
+
+class DFlashDataModule(LightningDataModule):
+    """Chats that `prepare` has tokenised, in batches of one bucket each, interleaved so that every optimizer step
+    sees the mix of the whole epoch.
+
+    Args:
+        store: Folder that `python cli.py prepare` wrote.
+        plan: How samples become batches and in which order they come; `python cli.py fit --help` lists all of it.
+        block_size: Block size of the drafter; taken from model.block_size.
+        num_anchors: Anchors per sequence and epoch; taken from model.num_anchors.
+        anchor_slots: Slots per batch: as many as its fullest row needs, or always num_anchors (flex attention).
+        seed: Decides order and anchors, together with the epoch; nothing else does.
+        num_workers: Processes that pad and draw anchors ahead of training; 0 does it in the training process.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        plan: PlanConfig = PlanConfig(),  # noqa: B008  (frozen)
+        block_size: int = 16,
+        num_anchors: int = 512,
+        anchor_slots: AnchorSlots = "batch_max",
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__()
+        self.store_path = store
+        self.plan_config = plan
+        self.block_size = block_size
+        self.num_anchors = num_anchors
+        self.anchor_slots: AnchorSlots = anchor_slots
+        self.seed = seed
+        self.num_workers = num_workers
+        self.position = Position()
+        self.windows: Sequence[Window] = ()
+        self.pad_token_id = 0  # any id: nothing reads a padded position
+
+    def setup(self, stage: str) -> None:
+        self.store = TokenStore.open(self.store_path)
+        samples = self.store.samples("train")
+        config = replace(self.plan_config, edges=resolve_edges(samples, self.plan_config))
+        self.epochs = self._planned(samples, config)
+        self.edges: tuple[int, ...] = tuple(config.edges)  # type: ignore[arg-type]  # resolved: no rule's name
+        if stage == "fit":
+            require_ranks_fit(len(samples.lengths), self._world)
+            self.epochs.plan(0)  # refuses what no plan can hold, before any model is loaded
+
+    def _planned(self, samples: Any, config: PlanConfig) -> PlannedEpochs:
+        return PlannedEpochs(
+            samples, config, num_anchors=self.num_anchors, block_size=self.block_size, seed=self.seed
+        )
+
+    @property
+    def _world(self) -> int:
+        return self.trainer.world_size if self.trainer else 1
+
+    @property
+    def _cut(self) -> dict[str, int]:
+        assert self.trainer is not None
+        return {"world": self._world, "accumulate": self.trainer.accumulate_grad_batches}
+
+    def train_dataloader(self) -> DataLoader[TokenBatch]:
+        assert self.trainer is not None
+        if self.position.epoch != self.trainer.current_epoch:
+            self.position = replace(self.position, epoch=self.trainer.current_epoch, cursor=0)
+        epoch = self.position.epoch
+        self.windows = self.epochs.windows(self.position, **self._cut)
+        self._next = 0
+        sampler = InterleavedBatchSampler(self.windows, rank=self.trainer.global_rank, epoch=epoch)
+        rule = AnchorRule(self.num_anchors, self.anchor_slots, self.seed, epoch)
+        return self._loader("train", sampler, rule)
+
+    def val_dataloader(self) -> DataLoader[TokenBatch] | list[Any]:
+        """Every validation batch on exactly one rank, in the same order each time, with all anchors of its rows."""
+        assert self.trainer is not None
+        samples = self.store.samples("validation")
+        if not len(samples.lengths):
+            return []
+        longest = max(self.edges[-1], int(samples.lengths.max()))
+        config = replace(self.epochs.config, edges=(*self.edges[:-1], longest))
+        epochs = self._planned(samples, config)
+        windows = epochs.windows(Position(), world=1, accumulate=1)
+        mine = windows[self.trainer.global_rank :: self._world]
+        rule = AnchorRule(None, "batch_max", self.seed, 0)
+        return self._loader("validation", InterleavedBatchSampler(mine, rank=0, epoch=0), rule)
+
+    def _loader(self, split: str, sampler: InterleavedBatchSampler, rule: AnchorRule) -> DataLoader[TokenBatch]:
+        dataset = BatchDataset(self.store, split, rule, pad_token_id=self.pad_token_id)
+        make = partial(DataLoader, dataset, sampler=sampler, batch_size=None, num_workers=self.num_workers)
+        # Workers forked beside communication threads can hang; a spawned one cannot.
+        return make(multiprocessing_context="spawn") if self.num_workers else make()
+
+    # --- progress: called by the LightningModule, once an optimizer step
+
+    @property
+    def window(self) -> Window:
+        """The window that is being trained."""
+        return self.windows[self._next]
+
+    def finish_window(self, *, applied: bool) -> Window:
+        """Move the cursor over the window whose optimizer step has just been applied or skipped."""
+        window = self.window
+        self.position = self.position.after(window, applied=applied)
+        self._next += 1
+        return window
+
+    def share_done(self, horizon: int) -> float:
+        """How much of the run is done in the middle of the current window, 0 to 1, skipped windows left out."""
+        middle = (self.window.start + self.window.stop) / 2
+        applied = self.epochs.consumed(replace(self.position, cursor=0)) + middle
+        return (applied - self.position.skipped_batches) / horizon
+
+    def horizon(self) -> int:
+        """Plan batches of the whole run, from its first step to its last."""
+        assert self.trainer is not None
+        limits = {"max_epochs": self.trainer.max_epochs, "max_steps": self.trainer.max_steps}
+        return self.epochs.horizon(self.position, **limits, **self._cut)
+
+    def state_dict(self) -> dict[str, Any]:
+        position = self.epochs.settled(self.position, **self._cut)
+        return {"position": asdict(position), "plan": saved_plan(self.epochs, position, self.store), **self._cut}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Raises ValueError where the settings of this run give another plan than the checkpoint's."""
+        position = Position(**state_dict["position"])
+        if self.trainer is not None and self.trainer.training:
+            require_same_plan(state_dict["plan"], saved_plan(self.epochs, position, self.store))
+        self.position = position
+

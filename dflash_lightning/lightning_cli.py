@@ -1,0 +1,104 @@
+"""fit and validate through LightningCLI: what is linked, what may not be changed, nothing else."""
+
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import set_parsing_settings
+from lightning import LightningModule, Trainer
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
+
+from dflash_lightning import callbacks
+from dflash_lightning.data.datamodule import DFlashDataModule
+from dflash_lightning.training.checkpoint_path import newest_checkpoint
+from dflash_lightning.training.module import DFlashModule
+
+# `class_path: GradNorm` in YAML resolves to classes that are imported; no callback is added by itself.
+for _module in pkgutil.iter_modules(callbacks.__path__):
+    import_module(f"{callbacks.__name__}.{_module.name}")
+
+# Both before the parser is made: `${model.block_size}` must work under the subcommands too, and a docstring under
+# a config field is that option's help.
+set_parsing_settings(omegaconf_absolute_to_relative_paths=True, docstring_parse_attribute_docstrings=True)
+
+# data/sampler.py gives each rank its share of the plan, and every epoch has its own; preflight refuses other values.
+FIXED = {"use_distributed_sampler": False, "reload_dataloaders_every_n_epochs": 1}
+DEFAULTS = {"max_epochs": 6, "gradient_clip_val": 1.0, "log_every_n_steps": 10, "num_sanity_val_steps": 0}
+
+
+class SaveConfig(SaveConfigCallback):
+    """Keeps the resolved config of every run that writes into the log folder, and gives it to the loggers."""
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        folder = Path(trainer.log_dir or trainer.default_root_dir)  # asked for on all ranks: it broadcasts
+        if self.already_saved or not trainer.is_global_zero:
+            return
+        self.already_saved = True
+        folder.mkdir(parents=True, exist_ok=True)
+        text = self.parser.dump(self.config, skip_none=False)
+        free_name(folder, "config").write_text(text)
+        for logger in trainer.loggers:
+            logger.log_hyperparams(yaml.safe_load(text))
+
+
+def free_name(folder: Path, stem: str) -> Path:
+    """config.yaml, config-2.yaml, ...: a resumed run keeps both configs."""
+    number = 1
+    while (path := folder / (f"{stem}.yaml" if number == 1 else f"{stem}-{number}.yaml")).exists():
+        number += 1
+    return path
+
+
+class DFlashCLI(LightningCLI):
+    """`python cli.py fit --config ...`; a second --config is laid over the first."""
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """fit and validate; the second says for each what LightningCLI fills in itself."""
+        return {
+            "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule"},
+            "validate": {"model", "dataloaders", "datamodule"},
+        }
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.link_arguments("model.block_size", "data.block_size")
+        parser.link_arguments("model.num_anchors", "data.num_anchors")
+        parser.link_arguments("data.seed", "model.seed")
+
+    def _parse_ckpt_path(self) -> None:
+        """Leave the config alone: YAML and command line win over what a checkpoint remembers."""
+
+    def before_instantiate_classes(self) -> None:
+        """`--ckpt_path last` is the newest checkpoint on disk; none there is an error, not a fresh run."""
+        config = self.config[self.config.subcommand]
+        if config.get("ckpt_path") == "last":
+            config.ckpt_path = str(newest_checkpoint(_checkpoint_folders(config)))
+
+
+def _checkpoint_folders(config: Any) -> list[Path]:
+    """Where checkpoints of a run with this config lie: named folders of callbacks, then the run's root."""
+    folders = []
+    for callback in config.trainer.callbacks or []:
+        init = callback.get("init_args") or {}
+        folders += [Path(init[key]) for key in ("dirpath", "folder") if init.get(key)]
+    return folders or [Path(config.trainer.default_root_dir or ".")]
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Parse and run; `arguments` begin with the subcommand."""
+    args: ArgsType = list(arguments) if arguments is not None else None
+    DFlashCLI(
+        DFlashModule,
+        DFlashDataModule,
+        save_config_callback=SaveConfig,
+        trainer_defaults={**DEFAULTS, **FIXED},
+        seed_everything_default=0,
+        auto_configure_optimizers=False,
+        load_from_checkpoint_support=False,
+        parser_kwargs={"parser_mode": "omegaconf+"},
+        args=args,
+    )
+    return 0

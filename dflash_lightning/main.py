@@ -1,0 +1,46 @@
+"""Entry point. The first word decides: fit, validate and test go to LightningCLI, the rest to commands/.
+
+Each command is imported only when named: importing Lightning takes seconds that `--help` should not cost.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "prepare": "chats to a token store: tokens, loss mask, lengths",
+    "fit": "train a drafter",
+    "validate": "teacher-forced loss and acceptance of a checkpoint on the held-out split",
+    "export": "a checkpoint to the folder that servers load (z-lab format)",
+    "generate": "draft and verify one prompt before your eyes",
+}
+TRAINER_COMMANDS = ("fit", "validate")
+
+HELP = """usage: python cli.py COMMAND [options]
+
+Train DFlash drafters for speculative decoding: chats in, a checkpoint that servers load out.
+
+{commands}
+
+Start with the demo: make demo. Then, for your own target:
+  python cli.py prepare --input chats.jsonl --target my-model --output data/mine
+  python cli.py fit --config configs/qwen3_8b.yaml
+  python cli.py fit --config configs/qwen3_8b.yaml --config configs/callbacks/quiet.yaml   # stack files
+  python cli.py fit --config configs/qwen3_8b.yaml --print_config                          # see what would run
+  python cli.py export --checkpoint runs/mine/checkpoints/last.ckpt --output drafters/mine
+`python cli.py COMMAND --help` explains the options of each."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the process's exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help"):
+        print(HELP.format(commands="\n".join(f"  {n:<10} {text}" for n, text in COMMANDS.items())))
+        return 0
+    if name not in COMMANDS:
+        print(f"unknown command {name!r}; choose one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    if name in TRAINER_COMMANDS:
+        return int(import_module("dflash_lightning.lightning_cli").run(arguments))
+    return int(import_module(f"dflash_lightning.commands.{name}").main(arguments[1:]) or 0)

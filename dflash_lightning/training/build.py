@@ -1,0 +1,85 @@
+"""Target and drafter from settings: what must be known before a step, and what needs weights.
+
+in    model settings of the YAML, the target's folder
+out   DrafterConfig (no weights needed), the drafter with fresh or given weights
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from dflash_lightning.drafter.config import DrafterConfig, LayerType
+from dflash_lightning.drafter.model import DFlashDrafter
+from dflash_lightning.export.zlab import load_zlab
+from dflash_lightning.target.geometry import drafter_config_for
+from dflash_lightning.target.mask_token import resolve_mask_token
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrafterShape:
+    """Shape of the drafter. What is null is taken from the target."""
+
+    num_layers: int = 5
+    """Decoder layers of the drafter."""
+    num_taps: int | None = None
+    """Target layers to tap, evenly spaced; null: as many as the drafter has layers."""
+    target_layer_ids: list[int] | None = None
+    """Target layers to tap, listed by hand (0-based), instead of num_taps."""
+    num_heads: int | None = None
+    """Query heads."""
+    num_kv_heads: int | None = None
+    """Key and value heads."""
+    head_dim: int | None = None
+    """Channels per head."""
+    intermediate_size: int | None = None
+    """Width of the SwiGLU layer."""
+    layer_types: list[LayerType] | None = None
+    """full_attention or sliding_attention for each layer; null: full attention everywhere."""
+    sliding_window: int | None = None
+    """Context tokens that a sliding layer sees."""
+    causal_in_block: bool = False
+    """Hide later slots of the own block; the exported config says so to servers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetSettings:
+    """How the frozen target runs."""
+
+    dtype: Literal["bfloat16", "float32", "float16"] = "bfloat16"
+    """Precision of the target's weights and forward pass; serve it in the same one."""
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    """Attention kernel of the target."""
+
+
+def drafter_config(
+    target_config: Any, tokenizer: Any, shape: DrafterShape, *, block_size: int, mask_token: int | str | None
+) -> DrafterConfig:
+    """The drafter's config for this target; refuses what cannot fit it. Needs no weights."""
+    rows = target_config.vocab_size
+    return drafter_config_for(
+        target_config,
+        block_size=block_size,
+        mask_token_id=resolve_mask_token(mask_token, tokenizer, vocab_rows=rows),
+        **asdict(shape),
+    )
+
+
+def load_initial_weights(drafter: DFlashDrafter, folder: str) -> None:
+    """Start from a published or exported drafter in z-lab's format instead of from scratch.
+
+    Raises: ValueError when its shape is not the one configured, naming each field that differs.
+    """
+    config, weights = load_zlab(folder)
+    ours, theirs = _shape_facts(drafter.config), _shape_facts(config)
+    lines = [f"{key}: {theirs[key]} there, {ours[key]} here" for key in ours if ours[key] != theirs[key]]
+    if lines:
+        raise ValueError(
+            f"model.init_from {folder} holds a drafter of another shape ({'; '.join(lines)}); "
+            "set model.drafter, model.block_size and model.mask_token to its values"
+        )
+    drafter.load_state_dict(weights)
+
+
+def _shape_facts(config: DrafterConfig) -> Mapping[str, Any]:
+    unimportant = {"initializer_range", "max_position_embeddings", "bos_token_id", "eos_token_id"}
+    return {key: value for key, value in asdict(config).items() if key not in unimportant}

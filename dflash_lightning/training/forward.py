@@ -1,0 +1,98 @@
+"""One micro-batch through the drafter: (TokenBatch, TargetStates) -> a loss and a verdict for every slot.
+
+in    rows of token ids with anchors; the target's tapped hidden states of those rows
+out   BlockOutcome: per anchor block and drafted slot the loss, its weight, and whether the guess is right
+law   nothing is averaged here: sums are taken by the caller, over the window and all ranks (spec/dflash.md 2.6.1)
+"""
+
+# b rows, s padded tokens, n anchor blocks a row, k = block size - 1 drafted slots (slot 0 is the anchor)
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from dflash_lightning.data.batch import TokenBatch
+from dflash_lightning.drafter.blocks import Blocks, build_blocks
+from dflash_lightning.drafter.model import DFlashDrafter
+from dflash_lightning.objective.kinds import Objective
+from dflash_lightning.objective.loss import head_loss
+from dflash_lightning.target.hidden_states import TargetStates
+from dflash_lightning.target.loading import Target
+
+
+@dataclass(frozen=True)
+class BlockOutcome:
+    """Drafted slots of a micro-batch. Slots that nobody supervises have loss 0, weight 0 and correct False."""
+
+    loss: Float[Tensor, "b n k"]
+    weight: Float[Tensor, "b n k"]
+    supervised: Bool[Tensor, "b n k"]
+    correct: Bool[Tensor, "b n k"]
+
+    @property
+    def numerator(self) -> Tensor:
+        """Sum of weight x loss: what goes backward."""
+        return (self.loss * self.weight).sum()
+
+
+def draft_blocks(
+    batch: TokenBatch,
+    states: TargetStates,
+    *,
+    target: Target,
+    drafter: DFlashDrafter,
+    objective: Objective,
+    head_chunk: int,
+) -> BlockOutcome:
+    """Draft all anchor blocks of `batch` at once and score them against the tokens that follow (spec 2.10)."""
+    config = drafter.config
+    blocks = build_blocks(
+        batch.input_ids,
+        batch.loss_mask,
+        batch.anchors,
+        batch.keep,
+        block_size=config.block_size,
+        mask_token_id=config.mask_token_id,
+    )
+    rows, context = batch.input_ids.shape
+    context_positions = torch.arange(context, device=batch.input_ids.device).expand(rows, -1)
+    dtype = drafter.fc.weight.dtype
+    # The residual stream stays in fp32; under autocast the taps need no copy, the first projection rounds them anyway.
+    autocast = torch.is_autocast_enabled(batch.input_ids.device.type)
+    hidden = drafter(
+        target.embed(blocks.block_ids.flatten(1)).to(dtype),
+        states.taps if autocast else states.taps.to(dtype),
+        torch.cat([context_positions, blocks.positions.flatten(1)], dim=1),
+        drafter.build_masks(batch.anchors, batch.keep, context),
+    )
+    drafted = hidden.unflatten(1, (-1, config.block_size))[:, :, 1:]  # slot 0 never reaches the head
+    return _score(drafted, blocks, states, target=target, objective=objective, head_chunk=head_chunk)
+
+
+def _score(
+    drafted: Float[Tensor, "b n k h"],
+    blocks: Blocks,
+    states: TargetStates,
+    *,
+    target: Target,
+    objective: Objective,
+    head_chunk: int,
+) -> BlockOutcome:
+    supervised = blocks.supervised
+    loss = drafted.new_zeros(supervised.shape, dtype=torch.float32)
+    correct = torch.zeros_like(supervised)
+    if not supervised.any():  # keep the graph, so that every rank's backward pass reduces the same gradients
+        loss = loss + drafted.float().sum() * 0.0
+        return BlockOutcome(loss, torch.zeros_like(loss).detach(), supervised, correct)
+    scored = head_loss(
+        drafted[supervised],
+        target.head,
+        blocks.labels[supervised],
+        chunk=head_chunk,
+        teacher=objective.teacher(states.final, blocks) if objective.needs_target_logits else None,
+    )
+    loss = loss.masked_scatter(supervised, scored.loss)
+    correct = correct.masked_scatter(supervised, scored.correct)
+    return BlockOutcome(loss, objective.weights(loss.detach(), supervised), supervised, correct)

@@ -1,0 +1,130 @@
+"""What a checkpoint adds to Lightning's own, and how a run goes on from it.
+
+law   a resumed run is a fresh pass over the rest of the epoch: the cursor says what is left, and Lightning's
+      counters of the old world are not needed. Everything is plain Python or tensors (loads with weights_only=True)
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from lightning.pytorch.utilities import rank_zero_info
+
+if TYPE_CHECKING:
+    from dflash_lightning.training.module import DFlashModule
+
+
+def loops_at_epoch_start(fit_loop: dict[str, Any], *, epoch: int, steps: int) -> dict[str, Any]:
+    """Lightning's fit-loop state, rewritten to "`epoch` epochs are done, `steps` optimizer steps were made".
+
+    Lightning would count on from the micro-batches of the old world and accumulation (spec/batching.md 6, rows 5
+    and 6); its optimizer-step counter, which is what global_step reads, stays.
+    """
+    done = {"ready": epoch, "started": epoch, "processed": epoch, "completed": epoch}
+    batches = fit_loop["epoch_loop.batch_progress"]
+    seen = batches["total"]["processed"]
+    total = {**batches["total"], "ready": seen, "started": seen, "completed": seen}
+    return {
+        **fit_loop,
+        "epoch_progress": {**fit_loop["epoch_progress"], "total": dict(done), "current": dict(done)},
+        "epoch_loop.batch_progress": {
+            **batches,
+            "total": total,
+            "current": dict.fromkeys(batches["current"], 0),
+            "is_last_batch": False,
+        },
+        "epoch_loop.state_dict": {**fit_loop["epoch_loop.state_dict"], "_batches_that_stepped": steps},
+    }
+
+
+def differing(saved: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    """One line for each setting that is not what it was, sorted by name."""
+    return [
+        f"{key}: {saved.get(key)} in the checkpoint, {ours.get(key)} now"
+        for key in sorted({*saved, *ours})
+        if saved.get(key) != ours.get(key)
+    ]
+
+
+def require_same_drafter(saved: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    """Raises ValueError where the checkpoint's drafter has another shape than the one configured."""
+    lines = differing(saved, ours)
+    if lines:
+        raise ValueError(
+            f"the checkpoint holds another drafter ({'; '.join(lines)}): "
+            "resume with the checkpoint's model settings, or start a fresh run"
+        )
+
+
+def plain(value: Any) -> Any:
+    """Tuples as lists, so that what was saved compares equal to what is loaded."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def save_extras(module: "DFlashModule") -> dict[str, Any]:
+    """The `dflash` entry of a checkpoint."""
+    return {
+        "version": 1,
+        "target": module.target_name,
+        "drafter": plain(asdict(module.drafter_config)),
+        "settings": plain(_settings(module)),
+        "logged": module.logged.state_dict(),
+        "guard": module.guard.state_dict(),
+        "validated_at": module.validated_at,
+    }
+
+
+def load_extras(module: "DFlashModule", checkpoint: dict[str, Any]) -> None:
+    """Refuse another drafter, list other settings (the YAML wins), and make Lightning start from the cursor."""
+    saved = checkpoint.get("dflash")
+    if saved is None:
+        raise ValueError(
+            "this checkpoint was not written by DFlash-Lightning (it has no `dflash` entry); "
+            "start from a drafter in z-lab's format with model.init_from instead"
+        )
+    require_same_drafter(saved["drafter"], plain(asdict(module.drafter_config)))
+    if module.trainer.state.fn != "fit":
+        return
+    for line in differing(saved["settings"], plain(_settings(module))):
+        rank_zero_info(f"resuming with another setting, which wins: {line}")
+    module.logged.load_state_dict(saved["logged"])
+    module.guard.load_state_dict(saved["guard"])
+    module.validated_at = saved["validated_at"]
+    position = module.data.position
+    checkpoint["loops"]["fit_loop"] = loops_at_epoch_start(
+        checkpoint["loops"]["fit_loop"], epoch=position.epoch, steps=position.steps
+    )
+
+
+def _settings(module: "DFlashModule") -> dict[str, Any]:
+    """What may change between a checkpoint and the run that resumes from it; it is only reported."""
+    trainer = module.trainer
+    return {
+        "model.target": module.target_name,
+        "model.objective": repr(module.objective),
+        **{f"model.{key}": value for key, value in asdict(module.optimizer_config).items()},
+        "trainer.world_size": trainer.world_size,
+        "trainer.accumulate_grad_batches": trainer.accumulate_grad_batches,
+        "trainer.gradient_clip_val": trainer.gradient_clip_val,
+        "trainer.precision": str(trainer.precision),
+        "trainer.max_epochs": trainer.max_epochs,
+        "trainer.max_steps": trainer.max_steps,
+    }
+
+
+def catch_up_validation(module: "DFlashModule") -> None:
+    """Run the validation of an epoch whose last step was saved, but whose validation was not reached."""
+    trainer, position = module.trainer, module.data.position
+    if not position.steps or position.cursor or module.validated_at == position.steps:
+        return
+    progress = trainer.fit_loop.epoch_progress.current
+    progress.processed -= 1  # it belongs to the epoch before, and is logged there
+    if trainer.fit_loop.epoch_loop._should_check_val_epoch():
+        trainer.validating = True
+        trainer.fit_loop.epoch_loop.val_loop.run()
+        trainer.training = True
+    progress.processed += 1

@@ -1,0 +1,67 @@
+"""Teacher-forced validation: every anchor of every held-out sample, in bounded memory.
+
+law   a batch's anchors run in groups of at most max_block_tokens block positions; sums only, reduced once at the end,
+      so ranks may hold unequal numbers of batches and 1 or 2 ranks give the same values
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from dflash_lightning.data.batch import TokenBatch
+from dflash_lightning.objective.acceptance import Acceptance
+from dflash_lightning.training.forward import BlockOutcome
+
+
+def anchor_groups(batch: TokenBatch, *, block_size: int, max_block_tokens: int) -> Iterator[TokenBatch]:
+    """The same rows with a slice of their anchors at a time; 0 means no limit."""
+    rows, slots = batch.anchors.shape
+    width = max(1, max_block_tokens // (rows * block_size)) if max_block_tokens else slots
+    for start in range(0, slots, width):
+        part = slice(start, start + width)
+        yield replace(batch, anchors=batch.anchors[:, part], keep=batch.keep[:, part])
+
+
+class WeightedLoss(Metric):
+    """Sum of weight x loss over sum of weights; float64, summed over ranks once, in compute()."""
+
+    full_state_update = False
+    numerator: Tensor
+    weight: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("numerator", "weight"):
+            self.add_state(name, torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, outcome: BlockOutcome) -> None:
+        self.numerator += outcome.numerator.double()
+        self.weight += outcome.weight.sum(dtype=torch.float64)
+
+    def compute(self) -> Tensor:
+        return self.numerator / self.weight
+
+
+class ValidationSums(torch.nn.Module):
+    """Everything a validation run adds up; `ratios` gives the values to log."""
+
+    def __init__(self, block_size: int) -> None:
+        super().__init__()
+        self.loss = WeightedLoss()
+        self.acceptance = Acceptance(block_size)
+
+    def update(self, outcome: BlockOutcome) -> None:
+        self.loss.update(outcome)
+        self.acceptance.update(outcome.correct, outcome.supervised)
+
+    def ratios(self) -> dict[str, Tensor]:
+        """`val/loss`, `val/tau`, `val/streak`, `val/accuracy`, `val/accuracy_slot_{k}`; collective on all ranks."""
+        values = {"loss": self.loss.compute(), **self.acceptance.compute()}
+        return {f"val/{name}": value for name, value in values.items()}
+
+    def reset(self) -> None:
+        self.loss.reset()
+        self.acceptance.reset()
