@@ -1,0 +1,139 @@
+"""`python cli.py prepare`: chats -> token store. Parses, calls data/prepare.py, prints."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for transformers and datasets
+    from dflash_lightning.data.prepare import OnProgress, PrepareConfig
+
+DESCRIPTION = """\
+Turn chats into a token store, the input of `fit`: token ids by the target's chat template, and a loss mask that
+is 1 on what the target itself would have generated.
+
+A row is {"messages": [{"role": "user", "content": ...}, ...]} (OpenAI), {"conversations": [{"from": "human",
+"value": ...}, ...]} (ShareGPT), or {"input_ids": [...], "loss_mask": [...]}.
+
+Example:
+  python cli.py prepare --input chats.jsonl --target smollm2-135m-instruct --output data/demo --max-length 1024
+
+The answers should be the target's own (same template, same thinking mode as in serving), else the drafter learns
+to predict another model. Rows that cannot be used are counted by reason; kept + skipped = read.
+"""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Exit code: 0, or 1 with one message on standard error when the input cannot be used."""
+    options = make_parser().parse_args(args)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # rows go one by one, and threads break later forks
+    try:
+        _prepare(options)
+    except (ValueError, OSError) as error:
+        print(f"prepare: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="python cli.py prepare", description=DESCRIPTION)
+    add = parser.add_argument
+    add("--config", action="config", help="YAML file with any of these options (underscores instead of dashes).")
+    add("--input", nargs="+", required=True, metavar="PATH", help="JSON Lines or Parquet files, folders or globs "
+        "of them, or Hugging Face datasets saved on disk.")  # fmt: skip
+    add("--target", required=True, help="Target whose tokenizer and chat template are used: a folder, or "
+        "smollm2-135m-instruct, the embedded one.")  # fmt: skip
+    add("--output", required=True, metavar="DIR", help="Folder of the token store to write.")
+    add("--chat-template", metavar="FILE", help="Jinja file to use instead of the tokenizer's own template.")
+    add("--template-arguments", type=dict[str, Any], default={}, metavar="JSON",
+        help="""Arguments for the template, as in serving: '{"enable_thinking": false}'.""")  # fmt: skip
+    add("--stop-token", nargs="*", default=[], metavar="TOKEN", help="Tokens that end an answer, besides those "
+        "that the target names itself.")  # fmt: skip
+    add("--turns", choices=["all", "last"], default="all", help="Train on every answer of a chat, or on the last.")
+    add("--max-length", type=int, metavar="TOKENS", help="Longer rows are skipped, and counted.")
+    add("--truncate", action="store_true", help="Cut rows at --max-length instead of skipping them; counted.")
+    add("--validation-share", type=float, default=0.02, help="Share of rows held out, chosen by a hash of their "
+        "tokens, so equal rows are on one side.")  # fmt: skip
+    add("--validation-input", nargs="*", default=[], metavar="PATH", help="Inputs held out as a whole, instead of "
+        "a share; rows of --input that are equal to one of theirs are skipped.")  # fmt: skip
+    add("--max-skipped", type=float, default=0.05, help="Share of skipped rows above which nothing is written.")
+    add("--workers", type=int, help="Processes; default: as the size of the input and the cores suggest.")
+    add("--overwrite", action="store_true", help="Replace the token store at --output.")
+    return parser
+
+
+def _prepare(options: Namespace) -> None:
+    from transformers import AutoTokenizer
+
+    from dflash_lightning.data.prepare import prepare
+    from dflash_lightning.target.embedded import resolve_target
+
+    config = _config(options)
+    folder = resolve_target(options.target)
+    if not any((folder / name).exists() for name in TOKENIZER_FILES):
+        raise ValueError(f"target {folder} has no tokenizer (none of {', '.join(TOKENIZER_FILES)})")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    started = time.monotonic()
+    with _progress_bar() as on_progress:
+        manifest, report = prepare(config, tokenizer, target_stop_ids=_stop_ids(folder), on_progress=on_progress)
+    print(report.table())
+    if report.truncated:
+        print(f"{report.truncated:,} of the kept rows were cut at {config.max_length} tokens")
+    for reason, places in report.examples.items():
+        print(f"skipped: {reason}", *places, sep="\n    ")
+    tokens, supervised = sum(manifest.tokens.values()), sum(manifest.supervised.values())
+    print(
+        f"\n{config.output}: {tokens:,} tokens, {supervised:,} of them supervised, "
+        f"content {manifest.digest[:12]}, in {time.monotonic() - started:.1f} s"
+    )
+    if not manifest.kept["validation"]:
+        print("no row was held out for validation: raise --validation-share, or name --validation-input")
+
+
+def _config(options: Namespace) -> "PrepareConfig":
+    from dflash_lightning.data.prepare_config import PrepareConfig
+
+    template = options.chat_template
+    return PrepareConfig(
+        input=tuple(options.input),
+        output=options.output,
+        template=None if template is None else Path(template).read_text(encoding="utf-8"),
+        template_arguments=options.template_arguments,
+        stop_tokens=tuple(options.stop_token),
+        turns=options.turns,
+        max_length=options.max_length,
+        truncate=options.truncate,
+        validation_share=options.validation_share,
+        validation_input=tuple(options.validation_input),
+        max_skipped=options.max_skipped,
+        workers=options.workers,
+        overwrite=options.overwrite,
+    )
+
+
+def _stop_ids(folder: Path) -> list[int]:
+    """Where the target stops by itself: generation_config.json, else config.json. Often more than the tokenizer's eos."""
+    for name in ("generation_config.json", "config.json"):
+        if (folder / name).is_file():
+            ids = json.loads((folder / name).read_text(encoding="utf-8")).get("eos_token_id")
+            if ids is not None:
+                return [ids] if isinstance(ids, int) else list(ids)
+    return []
+
+
+@contextmanager
+def _progress_bar() -> Iterator["OnProgress"]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("tokenizing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,112 @@
+"""A chat template together with the tokenizer that it was written for: messages -> token ids.
+
+in    tokenizer, template text, arguments (such as enable_thinking), the ids that end an answer
+out   ChatFormat: renders chats, and knows what the template puts before an answer
+law   what the loss mask relies on is found by rendering a small chat, never by looking for marker strings
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os.path import commonprefix
+from typing import Any
+
+from jinja2 import TemplateError
+
+from dflash_lightning.data.conversations import Message, RowError
+from dflash_lightning.data.tokenizer import ChatTokenizer
+
+PROBE_QUESTION: Message = {"role": "user", "content": "Is it?"}
+PROBE_ANSWERS = ("Yes, it is.", "42 of them.")  # no first letter in common
+_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatFormat:
+    """Renders chats as the serving engine would. Made by `probe_format`; can be sent to other processes."""
+
+    tokenizer: ChatTokenizer
+    template: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Passed to the template by name; for a thinking model usually {"enable_thinking": false}."""
+    stop_ids: frozenset[int]
+    """Ids after which the target stops generating; one of them ends every answer."""
+    generation_prompt: tuple[int, ...] = ()
+    """Ids that the template adds to ask for an answer."""
+    forced_start: tuple[int, ...] = ()
+    """Ids that the template puts before an answer's own text and that the generation prompt does not hold."""
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether the template marks what the model generates: {% generation %} ... {% endgeneration %}."""
+        return _MARK.search(self.template) is not None
+
+    def render(
+        self, messages: Sequence[Message], *, prompt: bool = False, tools: Sequence[Any] | None = None
+    ) -> list[int]:
+        """Token ids of the chat, with the generation prompt if asked. Raises RowError."""
+        return list(map(int, self._apply(messages, tools, add_generation_prompt=prompt)["input_ids"]))
+
+    def render_marked(
+        self, messages: Sequence[Message], tools: Sequence[Any] | None = None
+    ) -> tuple[list[int], list[int]]:
+        """Token ids, and 1 for each token inside the template's generation marks."""
+        out = self._apply(messages, tools, return_assistant_tokens_mask=True)
+        return list(map(int, out["input_ids"])), list(map(int, out["assistant_masks"]))
+
+    def _apply(
+        self, messages: Sequence[Message], tools: Sequence[Any] | None, **how: Any
+    ) -> Mapping[str, Any]:
+        try:
+            out: Mapping[str, Any] = self.tokenizer.apply_chat_template(
+                list(messages),
+                tools=None if tools is None else list(tools),
+                chat_template=self.template,
+                return_dict=True,  # named: the default differs between transformers 4 and 5
+                tokenizer_kwargs={"verbose": False},  # length is checked here, with the row's name
+                **self.arguments,
+                **how,
+            )
+        except (TemplateError, ValueError, TypeError, LookupError, AttributeError) as error:
+            detail = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise RowError("the template refuses the chat", detail) from error
+        return out
+
+
+def probe_format(bare: ChatFormat) -> ChatFormat:
+    """Fill in what the template puts before an answer. Raises ValueError if no assistant turn is usable."""
+    try:
+        asked = bare.render([PROBE_QUESTION])
+        prompt = bare.render([PROBE_QUESTION], prompt=True)
+        answered = [_answer_ids(bare, prompt, text) for text in PROBE_ANSWERS]
+    except RowError as error:
+        raise ValueError(
+            f"the chat template cannot be used: for one question and its answer, {error}. "
+            "Give another one with --chat-template FILE"
+        ) from error
+    if prompt[: len(asked)] != asked:
+        raise ValueError(
+            "the chat template cannot be used: asking for an answer changes the tokens of the question "
+            "before it. Give another one with --chat-template FILE"
+        )
+    forced = tuple(commonprefix(answered)) if answered[0] != answered[1] else ()
+    if not bare.tokenizer.decode(list(forced)).strip():
+        forced = ()  # a space: the target generates it itself
+    if forced and len(prompt) == len(asked):
+        raise ValueError(
+            "the chat template has no generation prompt: it starts an answer with "
+            f"{bare.tokenizer.decode(list(forced))!r} but adds nothing for add_generation_prompt, "
+            "so no engine could ask for an answer. Give a complete one with --chat-template FILE"
+        )
+    return replace(bare, generation_prompt=tuple(prompt[len(asked) :]), forced_start=forced)
+
+
+def _answer_ids(bare: ChatFormat, prompt: list[int], text: str) -> list[int]:
+    """What the template renders after the generation prompt for this answer."""
+    whole = bare.render([PROBE_QUESTION, {"role": "assistant", "content": text}])
+    if whole[: len(prompt)] != prompt:
+        raise RowError("the generation prompt is not how the rendered answer starts")
+    answer = whole[len(prompt) :]
+    if not answer:
+        raise RowError("the template renders no assistant turn")
+    return answer
