@@ -36,7 +36,8 @@ FIXED = {
     "hidden_act": "silu",
     "attention_bias": False,
     "attention_dropout": 0.0,
-    "tie_word_embeddings": False,  # copied as true from a small target, some loaders would look for an embedding
+    # A true copied from a small target would send some loaders looking for an embedding.
+    "tie_word_embeddings": False,
     "use_cache": True,
 }
 """What is the same for every drafter of ours."""
@@ -114,8 +115,8 @@ def _causal(raw: Mapping[str, Any], types: Sequence[str], source: str) -> bool:
     slides = {kind == "sliding_attention" for kind in types}
     if len(slides) == 2:
         raise ValueError(
-            f"{source} mixes sliding and full layers without is_causal: its sliding layers are causal within a "
-            "block and its full layers are not, and only one rule for all layers is supported"
+            f"{source} mixes sliding and full layers without is_causal: its sliding layers are causal within "
+            "a block and its full layers are not, and only one rule for all layers is supported"
         )
     return slides == {True}
 

@@ -59,7 +59,7 @@ def drafter_config_for(
         rope_theta=rope_theta(target_config),
         max_position_embeddings=target_config.max_position_embeddings,
         rms_norm_eps=getattr(target_config, "rms_norm_eps", 1e-6),
-        layer_types=tuple(layer_types or ("full_attention",) * num_layers),
+        layer_types=tuple(layer_types or ()),
         sliding_window=sliding_window,
         causal_in_block=causal_in_block,
         bos_token_id=_first(target_config.bos_token_id),
