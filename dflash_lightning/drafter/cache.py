@@ -19,11 +19,11 @@ class LayerCache:
 
     def extend(
         self,
-        keys: Float[Tensor, "b c+q heads d"],
-        values: Float[Tensor, "b c+q heads d"],
+        keys: Float[Tensor, "b new heads d"],
+        values: Float[Tensor, "b new heads d"],
         *,
         num_context: int,
-    ) -> tuple[Float[Tensor, "b m heads d"], Float[Tensor, "b m heads d"]]:
+    ) -> tuple[Float[Tensor, "b all heads d"], Float[Tensor, "b all heads d"]]:
         """Keep the first `num_context` positions for good; return views over everything, block included.
 
         The views are overwritten by the next call. Inference only: nothing here can be differentiated.

@@ -68,7 +68,7 @@ class DrafterConfig:
     """Added to the mean square in every RMSNorm."""
     initializer_range: float = 0.02
     """Standard deviation of fresh projection weights."""
-    layer_types: tuple[LayerType, ...] = ()
+    layer_types: tuple[str, ...] = ()
     """One of full_attention, sliding_attention per layer; empty means full attention everywhere."""
     sliding_window: int | None = None
     """Window W of the sliding layers: slot at position p sees context positions j with p - j < W."""
