@@ -35,6 +35,7 @@ class DFlashDataModule(LightningDataModule):
         num_anchors: Anchors per sequence and epoch; taken from model.num_anchors.
         anchor_slots: Slots per batch: as many as its fullest row needs, or always num_anchors (flex attention).
         seed: Decides order and anchors, together with the epoch; nothing else does.
+        template: File with the chat template that the store was prepared with, where it is not the target's own.
         num_workers: Processes that pad and draw anchors ahead of training; 0 does it in the training process.
     """
 
@@ -46,6 +47,7 @@ class DFlashDataModule(LightningDataModule):
         num_anchors: int = 512,
         anchor_slots: AnchorSlots = "batch_max",
         seed: int = 0,
+        template: str | None = None,
         num_workers: int = 0,
     ) -> None:
         super().__init__()
@@ -55,6 +57,7 @@ class DFlashDataModule(LightningDataModule):
         self.num_anchors = num_anchors
         self.anchor_slots: AnchorSlots = anchor_slots
         self.seed = seed
+        self.template = template
         self.num_workers = num_workers
         self.position = Position()
         self.windows: Sequence[Window] = ()
@@ -107,9 +110,11 @@ class DFlashDataModule(LightningDataModule):
         windows = epochs.windows(Position(), world=1, accumulate=1)
         mine = windows[self.trainer.global_rank :: self._world]
         rule = AnchorRule(None, "batch_max", self.seed, 0)
-        return self._loader("validation", InterleavedBatchSampler(mine, rank=0, epoch=0), rule)
+        return self._loader("validation", InterleavedBatchSampler(mine, rank=0, epoch=None), rule)
 
-    def _loader(self, split: str, sampler: InterleavedBatchSampler, rule: AnchorRule) -> DataLoader[TokenBatch]:
+    def _loader(
+        self, split: str, sampler: InterleavedBatchSampler, rule: AnchorRule
+    ) -> DataLoader[TokenBatch]:
         dataset = BatchDataset(self.store, split, rule, pad_token_id=self.pad_token_id)
         make = partial(DataLoader, dataset, sampler=sampler, batch_size=None, num_workers=self.num_workers)
         # Workers forked beside communication threads can hang; a spawned one cannot.
@@ -143,7 +148,11 @@ class DFlashDataModule(LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         position = self.epochs.settled(self.position, **self._cut)
-        return {"position": asdict(position), "plan": saved_plan(self.epochs, position, self.store), **self._cut}
+        return {
+            "position": asdict(position),
+            "plan": saved_plan(self.epochs, position, self.store),
+            **self._cut,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Raises ValueError where the settings of this run give another plan than the checkpoint's."""
@@ -151,4 +160,3 @@ class DFlashDataModule(LightningDataModule):
         if self.trainer is not None and self.trainer.training:
             require_same_plan(state_dict["plan"], saved_plan(self.epochs, position, self.store))
         self.position = position
-

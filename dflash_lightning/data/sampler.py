@@ -14,10 +14,11 @@ class InterleavedBatchSampler(Sampler[RankBatch]):
     """Walks the windows that are left of an epoch and yields the batches that the plan deals to one rank.
 
     Lightning calls `set_epoch` on it before each epoch; a plan is made for one epoch, so that call is a check:
-    reusing one loader for all epochs would silently replay the first epoch's order for ever.
+    reusing one loader for all epochs would silently replay the first epoch's order for ever. Validation has the same
+    plan in every epoch: there `epoch` is None.
     """
 
-    def __init__(self, windows: Sequence[Window], *, rank: int, epoch: int) -> None:
+    def __init__(self, windows: Sequence[Window], *, rank: int, epoch: int | None) -> None:
         self.windows = windows
         self.rank = rank
         self.epoch = epoch
@@ -35,7 +36,7 @@ class InterleavedBatchSampler(Sampler[RankBatch]):
 
     def set_epoch(self, epoch: int) -> None:
         """Refuse to serve an epoch this sampler was not planned for."""
-        if epoch != self.epoch:
+        if self.epoch not in (None, epoch):
             raise RuntimeError(
                 f"this loader holds the plan of epoch {self.epoch}, but Lightning runs epoch {epoch}; "
                 "set trainer.reload_dataloaders_every_n_epochs to 1, so that each epoch gets its own plan"

@@ -17,7 +17,7 @@ from dflash_lightning.data.batch import TokenBatch
 from dflash_lightning.drafter.blocks import Blocks, build_blocks
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.objective.kinds import Objective
-from dflash_lightning.objective.loss import head_loss
+from dflash_lightning.objective.loss import Teacher, head_loss
 from dflash_lightning.target.hidden_states import TargetStates
 from dflash_lightning.target.loading import Target
 
@@ -56,15 +56,14 @@ def draft_blocks(
         block_size=config.block_size,
         mask_token_id=config.mask_token_id,
     )
-    rows, context = batch.input_ids.shape
-    context_positions = torch.arange(context, device=batch.input_ids.device).expand(rows, -1)
+    context = batch.input_ids.shape[1]
     dtype = drafter.fc.weight.dtype
     # The residual stream stays in fp32; under autocast the taps need no copy, the first projection rounds them anyway.
     autocast = torch.is_autocast_enabled(batch.input_ids.device.type)
     hidden = drafter(
         target.embed(blocks.block_ids.flatten(1)).to(dtype),
         states.taps if autocast else states.taps.to(dtype),
-        torch.cat([context_positions, blocks.positions.flatten(1)], dim=1),
+        blocks.with_context(context),
         drafter.build_masks(batch.anchors, batch.keep, context),
     )
     drafted = hidden.unflatten(1, (-1, config.block_size))[:, :, 1:]  # slot 0 never reaches the head
@@ -81,18 +80,25 @@ def _score(
     head_chunk: int,
 ) -> BlockOutcome:
     supervised = blocks.supervised
-    loss = drafted.new_zeros(supervised.shape, dtype=torch.float32)
-    correct = torch.zeros_like(supervised)
     if not supervised.any():  # keep the graph, so that every rank's backward pass reduces the same gradients
-        loss = loss + drafted.float().sum() * 0.0
-        return BlockOutcome(loss, torch.zeros_like(loss).detach(), supervised, correct)
-    scored = head_loss(
+        loss = drafted.float().sum(-1) * 0.0
+        return BlockOutcome(loss, torch.zeros_like(loss), supervised, supervised)
+    picked = head_loss(
         drafted[supervised],
         target.head,
         blocks.labels[supervised],
         chunk=head_chunk,
-        teacher=objective.teacher(states.final, blocks) if objective.needs_target_logits else None,
+        teacher=_teacher(objective, states, blocks),
     )
-    loss = loss.masked_scatter(supervised, scored.loss)
-    correct = correct.masked_scatter(supervised, scored.correct)
+    loss = picked.loss.new_zeros(supervised.shape).masked_scatter(supervised, picked.loss)
+    correct = torch.zeros_like(supervised).masked_scatter(supervised, picked.correct)
     return BlockOutcome(loss, objective.weights(loss.detach(), supervised), supervised, correct)
+
+
+def _teacher(objective: Objective, states: TargetStates, blocks: Blocks) -> Teacher | None:
+    """The target's final states one position before each supervised slot: they predict that slot's token."""
+    if not objective.needs_target_logits:
+        return None
+    assert states.final is not None
+    row, block, slot = blocks.supervised.nonzero(as_tuple=True)
+    return objective.teacher(states.final[row, blocks.positions[row, block, slot]])

@@ -134,7 +134,9 @@ class DFlashModule(LightningModule):
             block_size=self.block_size,
             mask_token=self.mask_token,
         )
-        self.data.store.require_matches(self.tokenizer, vocab_size=self.target_config.vocab_size)
+        template = Path(self.data.template).read_text(encoding="utf-8") if self.data.template else None
+        rows = self.target_config.vocab_size
+        self.data.store.require_matches(self.tokenizer, vocab_rows=rows, template=template)
         run_checks(self.trainer, self, self.data)
 
     def configure_model(self) -> None:

@@ -30,9 +30,13 @@ class AdamWConfig:
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise ValueError(f"model.lr must be a positive number, got {self.lr}")
         if not 0 <= self.warmup_fraction < 1:
-            raise ValueError(f"model.warmup_fraction is a share of the run, 0 up to 1, got {self.warmup_fraction}")
+            raise ValueError(
+                f"model.warmup_fraction is a share of the run, 0 up to 1, got {self.warmup_fraction}"
+            )
         if not 0 <= self.min_lr_fraction <= 1:
-            raise ValueError(f"model.min_lr_fraction is a share of model.lr, 0 to 1, got {self.min_lr_fraction}")
+            raise ValueError(
+                f"model.min_lr_fraction is a share of model.lr, 0 to 1, got {self.min_lr_fraction}"
+            )
 
     def rate(self, share_done: float) -> float:
         """Learning rate when `share_done` (0 to 1) of the run's batches are done; held at its end beyond."""

@@ -30,7 +30,9 @@ def run_checks(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule)
 
 
 @check
-def lightning_leaves_the_sampler_alone(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
+def lightning_leaves_the_sampler_alone(
+    trainer: Trainer, module: "DFlashModule", data: DFlashDataModule
+) -> None:
     if trainer._accelerator_connector.use_distributed_sampler:
         raise ValueError(
             "trainer.use_distributed_sampler must be false: the plan already deals every batch to one rank, "

@@ -94,9 +94,11 @@ def load_extras(module: "DFlashModule", checkpoint: dict[str, Any]) -> None:
     module.logged.load_state_dict(saved["logged"])
     module.guard.load_state_dict(saved["guard"])
     module.validated_at = saved["validated_at"]
-    position = module.data.position
+    position = checkpoint[type(module.data).__qualname__][
+        "position"
+    ]  # the DataModule itself is restored later
     checkpoint["loops"]["fit_loop"] = loops_at_epoch_start(
-        checkpoint["loops"]["fit_loop"], epoch=position.epoch, steps=position.steps
+        checkpoint["loops"]["fit_loop"], epoch=position["epoch"], steps=position["steps"]
     )
 
 
@@ -121,10 +123,12 @@ def catch_up_validation(module: "DFlashModule") -> None:
     trainer, position = module.trainer, module.data.position
     if not position.steps or position.cursor or module.validated_at == position.steps:
         return
-    progress = trainer.fit_loop.epoch_progress.current
-    progress.processed -= 1  # it belongs to the epoch before, and is logged there
-    if trainer.fit_loop.epoch_loop._should_check_val_epoch():
+    loop, progress = trainer.fit_loop.epoch_loop, trainer.fit_loop.epoch_progress.current
+    progress.completed -= 1  # it belongs to the epoch before and to its last step, and is logged there
+    loop._batches_that_stepped -= 1
+    if loop._should_check_val_epoch():
         trainer.validating = True
-        trainer.fit_loop.epoch_loop.val_loop.run()
+        loop.val_loop.run()
         trainer.training = True
-    progress.processed += 1
+    progress.completed += 1
+    loop._batches_that_stepped += 1

@@ -75,7 +75,9 @@ class WindowSums:
 
     def finish(self, norm: Tensor, signals: tuple[bool, bool], reduce: Reduce) -> WindowTotals:
         """Sum over micro-batches, then over ranks. `signals`: (SIGTERM, SIGINT) seen by this rank."""
-        flags = torch.stack([(~torch.isfinite(norm)).double(), *(norm.new_tensor(s).double() for s in signals)])
+        flags = torch.stack(
+            [(~torch.isfinite(norm)).double(), *(norm.new_tensor(s).double() for s in signals)]
+        )
         everyone = reduce(torch.cat([torch.stack(self._parts).sum(0), flags]))
         names = [field.name for field in fields(WindowTotals)]
         return WindowTotals(**dict(zip(names, everyone.tolist(), strict=True)))

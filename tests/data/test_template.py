@@ -1,0 +1,60 @@
+import pickle
+
+import pytest
+
+from dflash_lightning.data.conversations import RowError
+from tests.data import chats
+from tests.data.chats import chat, chat_format
+
+
+def test_the_probe_finds_what_asks_for_an_answer():
+    form = chat_format(chats.CHATML)
+    assert form.tokenizer.decode(list(form.generation_prompt)) == "<|im_start|>assistant\n"
+    assert form.forced_start == ()
+
+
+def test_the_probe_finds_what_the_template_puts_before_every_answer():
+    form = chat_format(chats.ADDS_THINKING)
+    assert form.tokenizer.decode(list(form.forced_start)) == "<think>\n\n</think>\n\n"
+    assert chat_format(chats.ADDS_THINKING, enable_thinking=False).forced_start == ()
+
+
+def test_a_space_before_an_answer_is_the_targets_own():
+    assert chat_format(chats.NO_HEADERS).forced_start == ()
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (chats.NO_ASSISTANT, "the generation prompt is not how the rendered answer starts"),
+        (chats.NO_ASSISTANT.partition("{% if add")[0], "the template renders no assistant turn"),
+        (
+            chats.NO_GENERATION_PROMPT,
+            r"no generation prompt: it starts an answer with '<\|im_start\|>assistant",
+        ),
+        ("{% for m in messages %}", "the template refuses the chat .*TemplateSyntaxError"),
+        ("{% if add_generation_prompt %}now: {% endif %}{{ messages }}", "the generation prompt is not how"),
+    ],
+)
+def test_a_template_without_usable_assistant_turns_is_refused(template, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        chat_format(template)
+    assert "--chat-template FILE" in str(caught.value)
+
+
+def test_marks_are_recognised_however_they_are_spaced():
+    assert chat_format(chats.MARKED).has_marks
+    assert chat_format(chats.MARKED.replace("{% generation %}", "{%- generation -%}")).has_marks
+    assert not chat_format(chats.CHATML).has_marks
+
+
+def test_a_chat_that_the_template_refuses_is_a_row_error():
+    with pytest.raises(RowError, match="the template refuses the chat .*TemplateError: no system role"):
+        chat_format(chats.NO_SYSTEM).render(chat("Hello", "Hi", system="Be brief.").messages)
+
+
+def test_a_format_can_be_sent_to_another_process():
+    form = chat_format(chats.MARKED)
+    again = pickle.loads(pickle.dumps(form))
+    messages = chat("Hello", "Hi").messages
+    assert again.render_marked(messages) == form.render_marked(messages)
