@@ -12,7 +12,6 @@ the first budget in numbers that overrun the second (spec/batching.md section 5)
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
@@ -49,7 +48,6 @@ class Packing(ABC):
         """Samples in hashed order -> the bucket's queue. `key` is the bucket's own randomness."""
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class PoolSorted(Packing):
     """Sort pools of shuffled samples by length, cut them, and queue the batches evenly mixed by length."""
@@ -75,7 +73,6 @@ class PoolSorted(Packing):
         return Packed(turn[ragged_indices(starts[queue], rows[queue])], rows[queue])
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class RandomOrder(Packing):
     """The rule of earlier documented runs: take shuffled samples, close a batch when the next is too much."""

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import add
-from typing import final
 
 import numpy as np
 
@@ -25,7 +24,6 @@ class Order(ABC):
         """Queue lengths -> the bucket served at each of the sum(counts) steps."""
 
 
-@final
 @dataclass(frozen=True)
 class Credit(Order):
     """Serve the bucket that is owed most: the mix is the same in every stretch of the epoch.
@@ -40,7 +38,6 @@ class Credit(Order):
         return np.fromiter(_by_credit(counts, key), np.int64, sum(counts))
 
 
-@final
 @dataclass(frozen=True)
 class Shuffle(Order):
     """All batches in one random order."""
@@ -50,7 +47,6 @@ class Shuffle(Order):
         return sorted_labels[permutation(key, np.arange(len(sorted_labels)))]
 
 
-@final
 @dataclass(frozen=True)
 class DiversityFirst(Order):
     """The rule of earlier documented runs: a random bucket but the last, weighted by what remains in it.
