@@ -39,6 +39,8 @@ def teacher_forced_streaks(
     taps = target.tapped_states(tokens[None], drafter.config.target_layer_ids).taps
     size = resolve_block_size(drafter, block_size)
     anchors = torch.arange(prompt_length, len(ids) - 1, device=tokens.device)
+    if len(anchors) == 0:
+        return []
     streaks = [
         _streaks(target, drafter, tokens, taps, group, size)
         for group in torch.split(anchors, anchors_at_once)
