@@ -4,36 +4,48 @@ import json
 import os
 import sys
 import time
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for transformers and datasets
-    from dflash_lightning.data.prepare import OnProgress, PrepareConfig
+    from dflash_lightning.data.prepare import OnProgress
+    from dflash_lightning.data.prepare_config import PrepareConfig
 
 DESCRIPTION = """\
-Turn chats into a token store, the input of `fit`: token ids by the target's chat template, and a loss mask that
-is 1 on what the target itself would have generated.
+Turn chats into a token store, the input of `fit`: token ids by the target's chat template, and a loss mask
+that is 1 on the tokens that the target itself would have generated.
 
-A row is {"messages": [{"role": "user", "content": ...}, ...]} (OpenAI), {"conversations": [{"from": "human",
-"value": ...}, ...]} (ShareGPT), or {"input_ids": [...], "loss_mask": [...]}.
+A row is one of
+  {"messages": [{"role": "user", "content": ...}, ...]}         as OpenAI
+  {"conversations": [{"from": "human", "value": ...}, ...]}     as ShareGPT
+  {"input_ids": [...], "loss_mask": [...]}                      ready tokens
 
 Example:
-  python cli.py prepare --input chats.jsonl --target smollm2-135m-instruct --output data/demo --max-length 1024
+  python cli.py prepare --input chats.jsonl --target smollm2-135m-instruct \\
+      --output data/demo --max-length 1024
 
-The answers should be the target's own (same template, same thinking mode as in serving), else the drafter learns
-to predict another model. Rows that cannot be used are counted by reason; kept + skipped = read.
+The answers should be the target's own (same template, same thinking mode as in serving), else the drafter
+learns to predict another model. Rows that cannot be used are counted by reason; kept + skipped = read.
 """
+INPUT = "JSON Lines or Parquet files, folders or globs of them, Hugging Face datasets saved on disk"
+ARGUMENTS = """arguments of the template, as in serving: '{"enable_thinking": false}'"""
+STOP = "tokens that end an answer, besides those that the target names itself"
+SHARE = "rows held out, chosen by a hash of their tokens, so that equal rows are on one side"
+HELD_OUT = "inputs held out as a whole, instead of a share; equal rows of --input are skipped"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Exit code: 0, or 1 with one message on standard error when the input cannot be used."""
     options = make_parser().parse_args(args)
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # rows go one by one, and threads break later forks
+    os.environ.setdefault(
+        "TOKENIZERS_PARALLELISM", "false"
+    )  # rows go one by one, and threads break later forks
     try:
         _prepare(options)
     except (ValueError, OSError) as error:
@@ -42,34 +54,33 @@ def main(args: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Help(DefaultHelpFormatter, RawDescriptionHelpFormatter):
+    """Keeps the line breaks of the description."""
+
+
 def make_parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="python cli.py prepare", description=DESCRIPTION)
+    parser = ArgumentParser(prog="python cli.py prepare", description=DESCRIPTION, formatter_class=_Help)
     add = parser.add_argument
-    add("--config", action="config", help="YAML file with any of these options (underscores instead of dashes).")
-    add("--input", nargs="+", required=True, metavar="PATH", help="JSON Lines or Parquet files, folders or globs "
-        "of them, or Hugging Face datasets saved on disk.")  # fmt: skip
-    add("--target", required=True, help="Target whose tokenizer and chat template are used: a folder, or "
-        "smollm2-135m-instruct, the embedded one.")  # fmt: skip
-    add("--output", required=True, metavar="DIR", help="Folder of the token store to write.")
-    add("--chat-template", metavar="FILE", help="Jinja file to use instead of the tokenizer's own template.")
-    add("--template-arguments", type=dict[str, Any], default={}, metavar="JSON",
-        help="""Arguments for the template, as in serving: '{"enable_thinking": false}'.""")  # fmt: skip
-    add("--stop-token", nargs="*", default=[], metavar="TOKEN", help="Tokens that end an answer, besides those "
-        "that the target names itself.")  # fmt: skip
-    add("--turns", choices=["all", "last"], default="all", help="Train on every answer of a chat, or on the last.")
-    add("--max-length", type=int, metavar="TOKENS", help="Longer rows are skipped, and counted.")
-    add("--truncate", action="store_true", help="Cut rows at --max-length instead of skipping them; counted.")
-    add("--validation-share", type=float, default=0.02, help="Share of rows held out, chosen by a hash of their "
-        "tokens, so equal rows are on one side.")  # fmt: skip
-    add("--validation-input", nargs="*", default=[], metavar="PATH", help="Inputs held out as a whole, instead of "
-        "a share; rows of --input that are equal to one of theirs are skipped.")  # fmt: skip
-    add("--max-skipped", type=float, default=0.05, help="Share of skipped rows above which nothing is written.")
-    add("--workers", type=int, help="Processes; default: as the size of the input and the cores suggest.")
-    add("--overwrite", action="store_true", help="Replace the token store at --output.")
+    add("--config", action="config", help="YAML file of any of these options (input, max_length, ...)")
+    add("--input", nargs="+", required=True, metavar="PATH", help=INPUT)
+    add("--target", required=True, help="folder of the target, or smollm2-135m-instruct, the embedded one")
+    add("--output", required=True, metavar="DIR", help="folder of the token store to write")
+    add("--chat-template", metavar="FILE", help="Jinja file, instead of the tokenizer's own template")
+    add("--template-arguments", type=dict[str, Any], default={}, metavar="JSON", help=ARGUMENTS)
+    add("--stop-token", nargs="*", default=[], metavar="TOKEN", help=STOP)
+    add("--turns", choices=["all", "last"], default="all", help="train on every answer of a chat or the last")
+    add("--max-length", type=int, metavar="TOKENS", help="longer rows are skipped, and counted")
+    add("--truncate", action="store_true", help="cut rows at --max-length instead of skipping them; counted")
+    add("--validation-share", type=float, default=0.02, metavar="SHARE", help=SHARE)
+    add("--validation-input", nargs="*", default=[], metavar="PATH", help=HELD_OUT)
+    add("--max-skipped", type=float, default=0.05, metavar="SHARE", help="above it, nothing is written")
+    add("--workers", type=int, metavar="N", help="processes; default: as input size and cores suggest")
+    add("--overwrite", action="store_true", help="replace the token store at --output")
     return parser
 
 
 def _prepare(options: Namespace) -> None:
+    import datasets
     from transformers import AutoTokenizer
 
     from dflash_lightning.data.prepare import prepare
@@ -80,14 +91,17 @@ def _prepare(options: Namespace) -> None:
     if not any((folder / name).exists() for name in TOKENIZER_FILES):
         raise ValueError(f"target {folder} has no tokenizer (none of {', '.join(TOKENIZER_FILES)})")
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    datasets.disable_progress_bars()  # one bar is enough: ours covers what takes long
     started = time.monotonic()
     with _progress_bar() as on_progress:
-        manifest, report = prepare(config, tokenizer, target_stop_ids=_stop_ids(folder), on_progress=on_progress)
+        manifest, report = prepare(
+            config, tokenizer, target_stop_ids=_stop_ids(folder), on_progress=on_progress
+        )
     print(report.table())
     if report.truncated:
         print(f"{report.truncated:,} of the kept rows were cut at {config.max_length} tokens")
-    for reason, places in report.examples.items():
-        print(f"skipped: {reason}", *places, sep="\n    ")
+    if report.num_skipped:
+        print(f"\nskipped, with the first places:\n{report.top_reasons(10)}")
     tokens, supervised = sum(manifest.tokens.values()), sum(manifest.supervised.values())
     print(
         f"\n{config.output}: {tokens:,} tokens, {supervised:,} of them supervised, "
@@ -119,7 +133,7 @@ def _config(options: Namespace) -> "PrepareConfig":
 
 
 def _stop_ids(folder: Path) -> list[int]:
-    """Where the target stops by itself: generation_config.json, else config.json. Often more than the tokenizer's eos."""
+    """Where the target stops by itself; often more than the tokenizer's eos."""
     for name in ("generation_config.json", "config.json"):
         if (folder / name).is_file():
             ids = json.loads((folder / name).read_text(encoding="utf-8")).get("eos_token_id")
@@ -134,6 +148,8 @@ def _progress_bar() -> Iterator["OnProgress"]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("tokenizing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    # In a log file a moving bar is noise, and even an empty one leaves a blank line.
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -14,7 +14,7 @@ from dflash_lightning.data.conversations import ReadyTokens, RowError, parse_row
 from dflash_lightning.data.loss_mask import require_supervisable
 from dflash_lightning.data.manifest import Manifest, SourceRecord
 from dflash_lightning.data.pool import ordered_map
-from dflash_lightning.data.prepare_config import PrepareConfig
+from dflash_lightning.data.prepare_config import PrepareConfig as PrepareConfig
 from dflash_lightning.data.report import Report
 from dflash_lightning.data.sources import Source, find_sources, require_distinct
 from dflash_lightning.data.split import SPLITS, Splitter

@@ -60,7 +60,7 @@ class Report:
         self.skipped[error.reason] += 1
         shown = self.examples.setdefault(error.reason, [])
         if len(shown) < EXAMPLES:
-            shown.append(f"{place}: {error.detail}" if error.detail else place)
+            shown.append(f"{place}: {error.detail:.200}" if error.detail else place)
 
     def require_hope(self) -> None:
         """Stop early when nothing at the start of the input can be used. Raises TooManySkipped."""

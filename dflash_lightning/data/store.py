@@ -8,7 +8,7 @@ law   a folder opens only if it is complete; a store of another tokenizer, templ
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex, SupportsIndex
 
 import datasets
 import numpy as np
@@ -58,15 +58,15 @@ class TokenStore:
         )
         return Samples(lengths=lengths, supervised=supervised)
 
-    def row(self, split: str, index: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    def row(self, split: str, index: SupportsIndex) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
         """(input_ids [S], loss_mask [S]) of one row, as copies of the caller's own."""
-        found = self.split(split)[int(index)]
+        found = self.split(split)[index.__index__()]
         ids, mask = (found[name].chunk(0).flatten().to_numpy() for name in ("input_ids", "loss_mask"))
         return ids.astype(np.int64), mask.astype(np.uint8)
 
-    def place(self, split: str, index: int) -> str:
+    def place(self, split: str, index: SupportsIndex) -> str:
         """Where a row came from, as file:line (or row number)."""
-        found = self.split(split)[int(index)]
+        found = self.split(split)[index.__index__()]
         source, line = (found[name][0].as_py() for name in ("source", "line"))
         return f"{self.manifest.sources[source].path}:{line}"
 

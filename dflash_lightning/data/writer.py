@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import datasets
 import pyarrow as pa
@@ -52,7 +52,7 @@ class StoreWriter:
         self._scratch = output.parent / f".{output.name}.partial-{os.getpid()}"
         self._open = ExitStack()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "StoreWriter":
         shutil.rmtree(self._scratch, ignore_errors=True)  # of a killed process that had our number
         self._scratch.mkdir(parents=True)
         self._splits = {
@@ -90,7 +90,7 @@ class _SplitFile:
         self.content = hashlib.sha256()
         self._rows: list[dict[str, Any]] = []
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "_SplitFile":
         self._stream = pa.ipc.new_stream(str(self.path), FEATURES.arrow_schema)
         return self
 

@@ -57,11 +57,12 @@ def test_the_table_adds_up(tmp_path):
     assert report.table().splitlines() == [
         "kept for train                       40",
         "skipped: no assistant turn            1",
-        "--------------------------------------",
+        "---------------------------------------",
         "read                                 41",
     ]
 
 
+@pytest.mark.slow  # each worker imports transformers
 @pytest.mark.ranks
 def test_workers_and_input_format_change_no_byte(tmp_path):
     alone, _ = run(tmp_path, validation_share=0.1)
@@ -189,6 +190,7 @@ def test_overwriting_replaces_the_whole_store(tmp_path):
     assert names_in(tmp_path) == ["chats.jsonl", "store"]
 
 
+@pytest.mark.slow
 @pytest.mark.ranks
 def test_a_killed_run_leaves_nothing_that_opens(tmp_path):
     """Killed as late as possible: all rows are written, only the end is missing."""
