@@ -13,7 +13,8 @@ class BucketMix(Callback):
 
     `batch/bucket_{i}_pct`: percent of batches from bucket i over the last `window_steps` optimizer steps
     (`..._pct_total` since the start; `bucket_{i}_samples_pct` and `bucket_{i}_tokens_pct` beside it).
-    `batch/avg_seq_len`, `batch/max_seq_len`, `batch/batch_size`, `batch/padding_efficiency`: since the last log.
+    `batch/avg_seq_len`, `batch/max_seq_len`, `batch/batch_size`, `batch/padding_efficiency`: since the last
+    log.
 
     Args:
         window_steps: Optimizer steps that the recent mix looks back on.

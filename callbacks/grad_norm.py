@@ -9,8 +9,8 @@ from dflash_lightning.training.module import DFlashModule
 
 
 class GradNorm(Callback):
-    """Logs `train/grad_norm`, the mean global norm before clipping, and `train/clipped_pct`, the percent of steps that
-    were clipped, over all optimizer steps since the last log. Skipped steps are in neither.
+    """Logs `train/grad_norm`, the mean global norm before clipping, and `train/clipped_pct`, the percent of
+    steps that were clipped, over all optimizer steps since the last log. Skipped steps are in neither.
 
     It reads what normalisation and clipping computed: no second pass over the gradients.
     """

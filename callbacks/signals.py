@@ -20,9 +20,11 @@ class StoppedBySignal(SystemExit):
 
 
 class StopOnSignal(Checkpoint):
-    """Ends training after the current optimizer step with a checkpoint, also when one rank alone is signalled.
+    """Ends training after the current optimizer step with a checkpoint, also when one rank alone is
+    signalled.
 
-    The handler only sets a flag, which travels with the sums that all ranks exchange at every optimizer step: a
+    The handler only sets a flag, which travels with the sums that all ranks exchange at every optimizer
+    step: a
     collective inside a signal handler hangs when one rank alone is signalled. A second signal stops at once.
     (A Checkpoint, so that Lightning runs it behind the callbacks whose state it saves.)
 
@@ -62,14 +64,20 @@ class StopOnSignal(Checkpoint):
         rank_zero_info(f"stopped by {name}; resume with --ckpt_path {path}")
         self._leaving = StoppedBySignal(code)
 
-    def _leave(self, *_: Any) -> None:
-        """At the first hook behind the step's own log, so that a resumed run has every row."""
+    # The first hook behind the step's own log, whichever it is: so a resumed run has every row.
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        self._leave()
+
+    def on_validation_start(self, *_: Any) -> None:
+        self._leave()
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         if self._leaving:
             raise self._leaving
-
-    on_train_batch_start = _leave
-    on_validation_start = _leave
-    on_train_epoch_end = _leave
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         for number, handler in self._previous.items():

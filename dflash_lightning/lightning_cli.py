@@ -20,11 +20,11 @@ from dflash_lightning.training.module import DFlashModule
 for _module in pkgutil.iter_modules(callbacks.__path__):
     import_module(f"{callbacks.__name__}.{_module.name}")
 
-# Both before the parser is made: `${model.block_size}` must work under the subcommands too, and a docstring under
-# a config field is that option's help.
+# Both before the parser is made: `${model.block_size}` must work under subcommands too, and a docstring
+# under a config field is that option's help.
 set_parsing_settings(omegaconf_absolute_to_relative_paths=True, docstring_parse_attribute_docstrings=True)
 
-# data/sampler.py gives each rank its share of the plan, and every epoch has its own; preflight refuses other values.
+# data/sampler.py gives each rank its share of the plan, every epoch has its own; preflight refuses others.
 FIXED = {"use_distributed_sampler": False, "reload_dataloaders_every_n_epochs": 1}
 DEFAULTS = {"max_epochs": 6, "gradient_clip_val": 1.0, "log_every_n_steps": 10, "num_sanity_val_steps": 0}
 

@@ -26,8 +26,8 @@ Start with the demo: make demo. Then, for your own target:
   python cli.py prepare --input chats.jsonl --target my-model --output data/mine
   python cli.py fit --config configs/qwen3_8b.yaml
   python cli.py fit --config configs/qwen3_8b.yaml --config configs/callbacks/quiet.yaml   # stack files
-  python cli.py fit --config configs/qwen3_8b.yaml --print_config                          # see what would run
-  python cli.py export --checkpoint runs/mine/checkpoints/last.ckpt --output drafters/mine
+  python cli.py fit --config configs/qwen3_8b.yaml --print_config                          # see what would
+  run python cli.py export --checkpoint runs/mine/checkpoints/last.ckpt --output drafters/mine
 `python cli.py COMMAND --help` explains the options of each."""
 
 

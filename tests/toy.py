@@ -26,12 +26,16 @@ def toy_config(*, layers: int = LAYERS, vocab: int = VOCAB, tied: bool = False) 
     )
 
 
-def toy_model(*, layers: int = LAYERS, vocab: int = VOCAB, tied: bool = False, seed: int = 0) -> PreTrainedModel:
+def toy_model(
+    *, layers: int = LAYERS, vocab: int = VOCAB, tied: bool = False, seed: int = 0
+) -> PreTrainedModel:
     """A frozen Qwen3 with weights N(0, 0.25): its greedy text is varied, never a constant loop at once."""
     return _randomise(Qwen3ForCausalLM(toy_config(layers=layers, vocab=vocab, tied=tied)), seed)
 
 
-def toy_llama(*, layers: int = LAYERS, vocab: int = VOCAB, tied: bool = True, seed: int = 0) -> PreTrainedModel:
+def toy_llama(
+    *, layers: int = LAYERS, vocab: int = VOCAB, tied: bool = True, seed: int = 0
+) -> PreTrainedModel:
     """The same shape as a Llama with a tied head, the family of the embedded default target."""
     config = toy_config(layers=layers, vocab=vocab, tied=tied)
     return _randomise(

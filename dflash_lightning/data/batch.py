@@ -1,13 +1,14 @@
 """What one rank runs in one micro-step.
 
-law   a ghost row (sample id < 0) repeats a real sample with nothing supervised: it costs time and adds no loss
+law   a ghost row (sample id < 0) repeats a real sample with nothing supervised: no loss, only time
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -31,7 +32,7 @@ class TokenBatch:
     bucket: int
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> TokenBatch:
-        """The same batch on another device. Lightning calls it, since a frozen dataclass cannot be filled in."""
+        """The same batch on another device. Lightning calls it: it cannot fill in a frozen dataclass."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> TokenBatch:
@@ -39,6 +40,9 @@ class TokenBatch:
         return self._each(Tensor.pin_memory)
 
     def _each(self, move: Callable[[Tensor], Tensor]) -> TokenBatch:
-
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return TokenBatch(**{k: move(v) if isinstance(v, Tensor) else v for k, v in values.items()})
+        moved: dict[str, Any] = {
+            field.name: move(value)
+            for field in dataclasses.fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **moved)

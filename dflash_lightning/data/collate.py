@@ -2,7 +2,8 @@
 
 in    a RankBatch of the plan (ids of one bucket, padded length), the token store, (seed, epoch)
 out   TokenBatch, on the CPU
-law   a sample's anchors depend on (seed, epoch, sample id) alone: never on rank, worker, batch mates or resume
+law   a sample's anchors depend on (seed, epoch, sample id) alone: never on rank, worker, batch mates or
+      resume
 """
 
 from collections.abc import Sequence

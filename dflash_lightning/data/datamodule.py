@@ -2,7 +2,7 @@
 
 in    a token store written by `prepare`, PlanConfig
 out   loaders of TokenBatch for this rank; `finish_window()` moves the cursor when an optimizer step is done
-law   its state is rank-free: any checkpoint resumes on any world size, and every sample is still seen once an epoch
+law   its state is rank-free: a checkpoint resumes on any world size, and each sample still comes once
 """
 
 from collections.abc import Sequence
@@ -25,17 +25,17 @@ from dflash_lightning.plan.windows import Window, require_ranks_fit
 
 
 class DFlashDataModule(LightningDataModule):
-    """Chats that `prepare` has tokenised, in batches of one bucket each, interleaved so that every optimizer step
-    sees the mix of the whole epoch.
+    """Chats that `prepare` has tokenised, in batches of one bucket each, interleaved so that every optimizer
+    step sees the mix of the whole epoch.
 
     Args:
         store: Folder that `python cli.py prepare` wrote.
-        plan: How samples become batches and in which order they come; `python cli.py fit --help` lists all of it.
+        plan: How samples become batches, and in which order they come.
         block_size: Block size of the drafter; taken from model.block_size.
         num_anchors: Anchors per sequence and epoch; taken from model.num_anchors.
-        anchor_slots: Slots per batch: as many as its fullest row needs, or always num_anchors (flex attention).
+        anchor_slots: Slots per batch: what its fullest row needs, or always num_anchors (flex attention).
         seed: Decides order and anchors, together with the epoch; nothing else does.
-        template: File with the chat template that the store was prepared with, where it is not the target's own.
+        template: File with the chat template of the store, where it is not the target's own.
         num_workers: Processes that pad and draw anchors ahead of training; 0 does it in the training process.
     """
 
@@ -99,7 +99,7 @@ class DFlashDataModule(LightningDataModule):
         return self._loader("train", sampler, rule)
 
     def val_dataloader(self) -> DataLoader[TokenBatch] | list[Any]:
-        """Every validation batch on exactly one rank, in the same order each time, with all anchors of its rows."""
+        """Every validation batch on exactly one rank, always in the same order, with all anchors."""
         assert self.trainer is not None
         samples = self.store.samples("validation")
         if not len(samples.lengths):
@@ -135,7 +135,7 @@ class DFlashDataModule(LightningDataModule):
         return window
 
     def share_done(self, horizon: int) -> float:
-        """How much of the run is done in the middle of the current window, 0 to 1, skipped windows left out."""
+        """Share of the run that is done in the middle of the current window; skipped windows do not count."""
         middle = (self.window.start + self.window.stop) / 2
         applied = self.epochs.consumed(replace(self.position, cursor=0)) + middle
         return (applied - self.position.skipped_batches) / horizon
@@ -143,8 +143,8 @@ class DFlashDataModule(LightningDataModule):
     def horizon(self) -> int:
         """Plan batches of the whole run, from its first step to its last."""
         assert self.trainer is not None
-        limits = {"max_epochs": self.trainer.max_epochs, "max_steps": self.trainer.max_steps}
-        return self.epochs.horizon(self.position, **limits, **self._cut)
+        epochs, steps = self.trainer.max_epochs, self.trainer.max_steps
+        return self.epochs.horizon(self.position, max_epochs=epochs, max_steps=steps, **self._cut)
 
     def state_dict(self) -> dict[str, Any]:
         position = self.epochs.settled(self.position, **self._cut)

@@ -2,7 +2,8 @@
 
 in    samples (lengths, supervised counts), PlanConfig, seed
 out   plans, the windows that are left, how far along the run is
-law   everything follows from (epoch, cursor): resuming recomputes, it replays nothing (spec/batching.md section 5)
+law   everything follows from (epoch, cursor): resuming recomputes, it replays nothing (spec/batching.md
+      section 5)
 """
 
 from collections.abc import Sequence
@@ -93,8 +94,8 @@ class PlannedEpochs:
     def horizon(
         self, position: Position, *, max_epochs: int | None, max_steps: int, world: int, accumulate: int
     ) -> int:
-        """Plan batches that will be finished when the run ends: over `max_epochs` epochs, capped by `max_steps`
-        optimizer steps (-1: no cap).
+        """Plan batches that will be finished when the run ends: over `max_epochs` epochs, capped by
+        `max_steps` optimizer steps (-1: no cap).
 
         Raises: ValueError when neither limit is set, for then no learning-rate schedule exists.
         """

@@ -36,6 +36,7 @@ def require_same_plan(saved: dict[str, Any], ours: dict[str, Any]) -> None:
         raise ValueError(
             f"the checkpoint was trained on plan {saved['digest']}, but these settings give plan "
             f"{ours['digest']} ({'; '.join(differences) or 'another version of the planner'}). "
-            "Batch order affects the whole trajectory, so this is not the same run: resume with the checkpoint's "
-            "settings, or start a fresh run, from its exported weights if you like (model.init_from)"
+            "Batch order affects the whole trajectory, so this is not the same run: resume with the "
+            "checkpoint's settings, or start a fresh run, from its exported weights if you like "
+            "(model.init_from)"
         )

@@ -13,9 +13,10 @@ from dflash_lightning.plan.windows import RankBatch, Window
 class InterleavedBatchSampler(Sampler[RankBatch]):
     """Walks the windows that are left of an epoch and yields the batches that the plan deals to one rank.
 
-    Lightning calls `set_epoch` on it before each epoch; a plan is made for one epoch, so that call is a check:
-    reusing one loader for all epochs would silently replay the first epoch's order for ever. Validation has the same
-    plan in every epoch: there `epoch` is None.
+    Lightning calls `set_epoch` on it before each epoch; a plan is made for one epoch, so that call is a
+    check:
+    reusing one loader for all epochs would silently replay the first epoch's order for ever. Validation has
+    the same plan in every epoch: there `epoch` is None.
     """
 
     def __init__(self, windows: Sequence[Window], *, rank: int, epoch: int | None) -> None:

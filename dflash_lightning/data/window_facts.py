@@ -1,6 +1,7 @@
 """What an optimizer window held, over all ranks.
 
-law   computed from the plan, which every rank knows: no communication, and nothing that was only prefetched counts
+law   computed from the plan, which every rank knows: no communication, and nothing that was only prefetched
+      counts
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""The training loop around the drafter. The modules are listed in the order one optimizer step visits them."""
+"""The training loop around the drafter: forward, window sums, normalisation, step guard, resume."""

@@ -2,7 +2,7 @@
 
 in    rows of token ids with anchors; the target's tapped hidden states of those rows
 out   BlockOutcome: per anchor block and drafted slot the loss, its weight, and whether the guess is right
-law   nothing is averaged here: sums are taken by the caller, over the window and all ranks (spec/dflash.md 2.6.1)
+law   nothing is averaged here: the caller sums, over the window and all ranks (spec/dflash.md 2.6.1)
 """
 
 # b rows, s padded tokens, n anchor blocks a row, k = block size - 1 drafted slots (slot 0 is the anchor)
@@ -24,7 +24,7 @@ from dflash_lightning.target.loading import Target
 
 @dataclass(frozen=True)
 class BlockOutcome:
-    """Drafted slots of a micro-batch. Slots that nobody supervises have loss 0, weight 0 and correct False."""
+    """Drafted slots of a micro-batch. Unsupervised slots have loss 0, weight 0 and correct False."""
 
     loss: Float[Tensor, "b n k"]
     weight: Float[Tensor, "b n k"]
@@ -46,7 +46,7 @@ def draft_blocks(
     objective: Objective,
     head_chunk: int,
 ) -> BlockOutcome:
-    """Draft all anchor blocks of `batch` at once and score them against the tokens that follow (spec 2.10)."""
+    """Draft all anchor blocks of `batch` at once and score them against the real tokens (spec 2.10)."""
     config = drafter.config
     blocks = build_blocks(
         batch.input_ids,
@@ -58,7 +58,7 @@ def draft_blocks(
     )
     context = batch.input_ids.shape[1]
     dtype = drafter.fc.weight.dtype
-    # The residual stream stays in fp32; under autocast the taps need no copy, the first projection rounds them anyway.
+    # The residual stream stays in fp32; under autocast the taps need no copy, fc rounds them anyway.
     autocast = torch.is_autocast_enabled(batch.input_ids.device.type)
     hidden = drafter(
         target.embed(blocks.block_ids.flatten(1)).to(dtype),

@@ -1,7 +1,7 @@
 """Sums over all optimizer steps since the last log, and over the whole run.
 
-law   a value logged every n steps covers all n; the sums are the same on every rank and travel with the checkpoint,
-      so that a resumed run logs the values of one that never stopped
+law   a value logged every n steps covers all n; the sums are the same on every rank and travel with the
+      checkpoint, so that a resumed run logs the values of one that never stopped
 """
 
 import time

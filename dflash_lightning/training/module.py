@@ -2,7 +2,7 @@
 
 in    TokenBatch of this rank
 out   a trained drafter; `last_step`, `last_totals` and `last_window` for callbacks
-law   the whole progress is (DataModule's position, weights, moments): with `callbacks: []` a resumed run is exact
+law   progress is (DataModule's position, weights, moments): with `callbacks: []` a resumed run is exact
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class DFlashModule(LightningModule):
         target_settings: Precision and attention kernel of the target.
         drafter: Shape of the drafter; what is left out is taken from the target.
         init_from: Folder of an exported or published drafter to start from; weights only.
-        mask_token: Id or text of the token that stands at slots to be drafted; null: a free row of the vocabulary.
+        mask_token: Id or text of the token at slots to be drafted; null: a free row of the vocabulary.
         block_size: Slots of a block, the anchor included; a block drafts block_size - 1 tokens.
         num_anchors: Blocks trained per sequence and epoch, drawn anew each epoch.
         objective: CrossEntropy (the paper's), DPace or Distillation.
@@ -166,7 +166,7 @@ class DFlashModule(LightningModule):
     def on_after_batch_transfer(
         self, batch: TokenBatch, dataloader_idx: int
     ) -> tuple[TokenBatch, TargetStates]:
-        """Run the target right behind the transfer: the steps below receive a batch with its hidden states."""
+        """Run the target right behind the transfer: steps receive a batch with its hidden states."""
         assert self.target is not None
         taps = self.drafter_config.target_layer_ids
         return batch, self.target.tapped_states(
@@ -264,11 +264,12 @@ class DFlashModule(LightningModule):
     @property
     def log_now(self) -> bool:
         """True where the step just finished completes a logging interval."""
-        return self.data.position.steps % self.trainer.log_every_n_steps == 0
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]  # set by a connector
+        return every > 0 and self.data.position.steps % every == 0
 
     @property
     def step_finished(self) -> bool:
-        """True from an optimizer step until the next micro-batch begins: when callbacks should read last_step."""
+        """True from an optimizer step to the next micro-batch: when callbacks should read last_step."""
         return not self.window_sums.losses
 
     # --- validation

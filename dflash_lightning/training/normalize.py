@@ -1,7 +1,7 @@
 """Global loss normalisation, finite check and clipping: one place, one pass over the gradients.
 
-in    gradients of raw numerators (sum of weight x loss), already averaged over ranks by DDP and divided by the
-      accumulation by Lightning
+in    gradients of raw numerators (sum of weight x loss), already averaged over ranks by DDP and divided by
+      the accumulation by Lightning
 out   gradients of the weighted mean loss over the window and all ranks, clipped; or none at all
 law   2 ranks x 2 micro-batches give the gradient of one process over the same samples (spec/dflash.md 2.6.1)
 """
@@ -59,7 +59,7 @@ def apply_scale(parameters: Iterable[nn.Parameter], factor: float) -> None:
 
 
 def drop_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Without gradients the optimizer's step touches neither a weight nor its own state, its count included."""
+    """Without gradients the optimizer's step touches neither weights nor its state, count included."""
     for parameter in parameters:
         parameter.grad = None
 

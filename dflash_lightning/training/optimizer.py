@@ -1,13 +1,14 @@
 """AdamW, and the learning rate as a function of the share of the run that is done.
 
-law   the rate knows no step count and keeps no state: it is continuous when a run resumes on another world size,
-      and what the YAML says is used, whatever a checkpoint remembers
+law   the rate knows no step count and keeps no state: it is continuous when a run resumes on another world
+      size, and what the YAML says is used, whatever a checkpoint remembers
 """
 
 import math
 from dataclasses import dataclass
 
 import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import nn
 
 
@@ -55,7 +56,7 @@ class AdamWConfig:
         groups = [{"params": matrices}, {"params": vectors}]
         return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=True)
 
-    def apply(self, optimizer: torch.optim.Optimizer, share_done: float) -> float:
+    def apply(self, optimizer: torch.optim.Optimizer | LightningOptimizer, share_done: float) -> float:
         """Set everything the YAML decides, before a step; returns the rate."""
         rate = self.rate(share_done)
         for group, decay in zip(optimizer.param_groups, (self.weight_decay, 0.0), strict=True):

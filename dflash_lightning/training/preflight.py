@@ -38,10 +38,11 @@ def lightning_leaves_the_sampler_alone(
             "trainer.use_distributed_sampler must be false: the plan already deals every batch to one rank, "
             "and Lightning's own sampler would deal them again"
         )
-    if trainer.reload_dataloaders_every_n_epochs != 1:
+    reload: int = trainer.reload_dataloaders_every_n_epochs  # type: ignore[attr-defined]  # set by a connector
+    if reload != 1:
         raise ValueError(
-            f"trainer.reload_dataloaders_every_n_epochs must be 1, got "
-            f"{trainer.reload_dataloaders_every_n_epochs}: every epoch has its own plan, of its own length"
+            f"trainer.reload_dataloaders_every_n_epochs must be 1, got {reload}: every epoch has its own plan, "
+            "of its own length"
         )
 
 
@@ -53,9 +54,10 @@ def whole_windows_only(trainer: Trainer, module: "DFlashModule", data: DFlashDat
             f"trainer.limit_train_batches is {limit}, which would cut an optimizer window of "
             f"{trainer.accumulate_grad_batches} micro-batches; use trainer.max_steps to train for less"
         )
-    if trainer.overfit_batches:
+    overfit: float = trainer.overfit_batches  # type: ignore[attr-defined]  # set by setup, not __init__
+    if overfit:
         raise ValueError(
-            f"trainer.overfit_batches is {trainer.overfit_batches}, but it replaces the plan's loader; "
+            f"trainer.overfit_batches is {overfit}, but it replaces the plan's loader; "
             "prepare a small store to overfit on"
         )
 
@@ -73,8 +75,8 @@ def precision_keeps_fp32_masters(trainer: Trainer, module: "DFlashModule", data:
 def clipping_is_by_norm(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
     if trainer.gradient_clip_algorithm not in (None, "norm"):
         raise ValueError(
-            f"trainer.gradient_clip_algorithm is {trainer.gradient_clip_algorithm!r}, but gradients are clipped "
-            "by their global norm, in the same pass that normalises them; leave it out"
+            f"trainer.gradient_clip_algorithm is {trainer.gradient_clip_algorithm!r}, but gradients are "
+            "clipped by their global norm, in the same pass that normalises them; leave it out"
         )
 
 

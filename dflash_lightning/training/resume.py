@@ -1,7 +1,7 @@
 """What a checkpoint adds to Lightning's own, and how a run goes on from it.
 
 law   a resumed run is a fresh pass over the rest of the epoch: the cursor says what is left, and Lightning's
-      counters of the old world are not needed. Everything is plain Python or tensors (loads with weights_only=True)
+      counters of the old world are not needed. All is plain Python or tensors (loads with weights_only=True)
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def loops_at_epoch_start(fit_loop: dict[str, Any], *, epoch: int, steps: int) -> dict[str, Any]:
     """Lightning's fit-loop state, rewritten to "`epoch` epochs are done, `steps` optimizer steps were made".
 
-    Lightning would count on from the micro-batches of the old world and accumulation (spec/batching.md 6, rows 5
-    and 6); its optimizer-step counter, which is what global_step reads, stays.
+    Lightning would count on from the micro-batches of the old world and accumulation (spec/batching.md 6,
+    rows 5 and 6); its optimizer-step counter, which is what global_step reads, stays.
     """
     done = {"ready": epoch, "started": epoch, "processed": epoch, "completed": epoch}
     batches = fit_loop["epoch_loop.batch_progress"]
@@ -79,7 +79,7 @@ def save_extras(module: "DFlashModule") -> dict[str, Any]:
 
 
 def load_extras(module: "DFlashModule", checkpoint: dict[str, Any]) -> None:
-    """Refuse another drafter, list other settings (the YAML wins), and make Lightning start from the cursor."""
+    """Refuse another drafter, list other settings (YAML wins), make Lightning start from the cursor."""
     saved = checkpoint.get("dflash")
     if saved is None:
         raise ValueError(

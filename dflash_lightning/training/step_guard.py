@@ -14,8 +14,8 @@ from dflash_lightning.plan.windows import Window
 def offending_batches(window: Window, finite: Sequence[Sequence[bool]]) -> list[dict[str, Any]]:
     """Who to look at: `finite[rank][micro_step]` says whether that micro-batch's own loss was a number.
 
-    Returns the micro-batches whose loss is already bad; where none is (the gradient alone overflowed), all of the
-    window's, by rank.
+    Returns the micro-batches whose loss is already bad; where none is (the gradient alone overflowed), all
+    of the window's, by rank.
     """
     batches = [
         {
@@ -44,7 +44,7 @@ class StepGuard:
         self.in_a_row = 0
 
     def skipped(self, record: dict[str, Any], path: Path, *, write: bool) -> None:
-        """Count a skipped step and append `record` to `path` (one JSON object a line) on the rank that writes.
+        """Count a skipped step; the rank that writes appends `record` to `path`, one JSON object a line.
 
         Raises: RuntimeError after `limit` skipped steps in a row.
         """

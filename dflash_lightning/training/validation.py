@@ -1,7 +1,7 @@
 """Teacher-forced validation: every anchor of every held-out sample, in bounded memory.
 
-law   a batch's anchors run in groups of at most max_block_tokens block positions; sums only, reduced once at the end,
-      so ranks may hold unequal numbers of batches and 1 or 2 ranks give the same values
+law   a batch's anchors run in groups of at most max_block_tokens block positions; sums only, reduced once at
+      the end, so ranks may hold unequal numbers of batches and 1 or 2 ranks give the same values
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ class ValidationSums(torch.nn.Module):
         self.acceptance.update(outcome.correct, outcome.supervised)
 
     def ratios(self) -> dict[str, Tensor]:
-        """`val/loss`, `val/tau`, `val/streak`, `val/accuracy`, `val/accuracy_slot_{k}`; collective on all ranks."""
+        """`val/` loss, tau, streak, accuracy, accuracy_slot_{k}. A collective: call it on all ranks."""
         values = {"loss": self.loss.compute(), **self.acceptance.compute()}
         return {f"val/{name}": value for name, value in values.items()}
 

@@ -1,6 +1,6 @@
 """What one optimizer window adds up to, over its micro-batches and all ranks.
 
-law   only sums travel: one collective and one host synchronisation per optimizer step, ratios are taken afterwards.
+law   only sums travel: one collective and one host synchronisation per optimizer step; ratios come later.
       float64, so that counts stay exact
 """
 

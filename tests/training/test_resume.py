@@ -125,8 +125,8 @@ def test_resuming_from_a_step_equals_never_stopping(whole, step, tmp_path, toy_t
 
 
 def logged_behind(whole, step):
-    """Rows that a run resumed behind `step` still has to write. A checkpoint at an epoch's end was saved before that
-    epoch's validation, whose row carries the last step's index."""
+    """Rows that a run resumed behind `step` still has to write. A checkpoint at an epoch's end was saved
+    before that epoch's validation, whose row carries the last step's index."""
     later = [row for row in whole["rows"] if int(row["step"]) >= step]
     if step % (whole["position"].steps // 2) == 0:
         later = [row for row in whole["rows"] if int(row["step"]) == step - 1 and row["val/tau"]] + later
