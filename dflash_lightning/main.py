@@ -25,9 +25,10 @@ Train DFlash drafters for speculative decoding: chats in, a checkpoint that serv
 Start with the demo: make demo. Then, for your own target:
   python cli.py prepare --input chats.jsonl --target my-model --output data/mine
   python cli.py fit --config configs/qwen3_8b.yaml
-  python cli.py fit --config configs/qwen3_8b.yaml --config configs/callbacks/quiet.yaml   # stack files
-  python cli.py fit --config configs/qwen3_8b.yaml --print_config                          # see what would
-  run python cli.py export --checkpoint runs/mine/checkpoints/last.ckpt --output drafters/mine
+  python cli.py export --checkpoint runs/qwen3_8b/checkpoints/last.ckpt --output drafters/mine
+
+A second --config is laid over the first (configs/callbacks/ has examples), and any setting can be given
+on the command line: --model.lr 3e-4. fit --config ... --print_config shows what would run.
 `python cli.py COMMAND --help` explains the options of each."""
 
 
