@@ -3,8 +3,8 @@
     python examples/demo/make_chats.py --shard 0 2 &  python examples/demo/make_chats.py --shard 1 2
 
 Greedy, in bf16, in batches of prompts of like length. Every answer is appended to a log in the work folder at
-once, so a stopped job goes on where it was; each run ends by building both files from all logs. Answers that
-fall into a loop are dropped, answers that the limit cut end at their last whole sentence; both are counted.
+once, so a stopped job goes on where it was; each run ends by building both files from all logs. An answer
+that falls into a loop, or that the limit cuts, is kept up to the last whole sentence before that.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreT
 from dflash_lightning.target.embedded import EMBEDDED, resolve_target
 
 HERE = Path(__file__).parent
-MAX_LOOP_SHARE = 0.3
-"""An answer is a loop when more than this share of its 4-grams occurred in it before."""
+MAX_REPEATED = 0.3
+"""An answer loops when more than this share of its 4-grams occurred in it before."""
 
 
 class Answer(NamedTuple):
@@ -145,18 +145,19 @@ def generate(model: PreTrainedModel, jobs: Sequence[Job]) -> list[list[int]]:
         tokens = output.logits[:, -1].argmax(-1)
         for row, token in zip(rows, tokens.tolist(), strict=True):
             answers[row].append(token)
-        stay = [
-            i
-            for i, row in enumerate(rows)
-            if answers[row][-1] != model.config.eos_token_id
-            and len(answers[row]) < jobs[row].prompt.max_new_tokens
-        ]
+        stay = [i for i, row in enumerate(rows) if not is_over(answers[row], jobs[row], model)]
         if len(stay) < len(rows):
             cache.batch_select_indices(torch.tensor(stay, dtype=torch.long))
             rows, mask, tokens = [rows[i] for i in stay], mask[stay], tokens[stay]
         ids = tokens[:, None]
         mask = torch.cat([mask, torch.ones_like(ids)], dim=1)
     return answers
+
+
+def is_over(ids: Sequence[int], job: Job, model: PreTrainedModel) -> bool:
+    if ids[-1] == model.config.eos_token_id or len(ids) >= job.prompt.max_new_tokens:
+        return True
+    return len(ids) % 16 == 0 and repeated_share(ids) > MAX_REPEATED  # the rest would be cut off anyway
 
 
 def conversation(prompt: Prompt, answers: Answers) -> list[dict[str, str]]:
@@ -171,35 +172,36 @@ def conversation(prompt: Prompt, answers: Answers) -> list[dict[str, str]]:
 
 
 def usable_text(answer: Answer) -> str | None:
-    """The answer (a cut one up to its last whole sentence); None for a loop or an open code block."""
-    if is_loop(answer.text):
-        return None
-    text = answer.text
-    if not answer.ended:
-        ends = [match.end() for match in re.finditer(r"(?<!\d)[.!?][\"')*]*(?=\s)|```(?=\s|$)", text)]
-        text = text[: ends[-1]] if ends else ""
-    return text if text and text.count("```") % 2 == 0 else None
+    """The answer; one that is cut or loops only up to a whole sentence or line before that. None: no such."""
+    if answer.ended and is_sound(answer.text, MAX_REPEATED):
+        return answer.text
+    ends = re.finditer(r"(?<!\d)[.!?][\"')*]*(?=\s|$)|[^:\s](?=\n)|```(?=\s|$)", answer.text)
+    parts = [answer.text[: match.end()] for match in ends]
+    return next((part for part in reversed(parts) if is_sound(part, MAX_REPEATED / 3)), None)
 
 
-def is_loop(text: str) -> bool:
-    words = text.split()
+def is_sound(text: str, max_repeated: float) -> bool:
+    return text.count("```") % 2 == 0 and repeated_share(text.split()) <= max_repeated
+
+
+def repeated_share(words: Sequence[Any]) -> float:
+    """The share of 4-grams that occurred before: near 1 for a loop."""
     grams = [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
-    return len(grams) > 0 and 1 - len(set(grams)) / len(grams) > MAX_LOOP_SHARE
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
 def build_chats(prompts: Sequence[Prompt], answers: Answers) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """Rows of chats.jsonl, and how many answers were used, cut, or dropped and why."""
+    """Rows of chats.jsonl, and how many answers are whole, shortened or left out."""
     chats, facts = [], Counter[str]()
     for prompt in prompts:
         messages = conversation(prompt, answers)
         if messages:
             chats.append({"messages": messages, "topic": prompt.topic})
     for answer in answers.values():
-        usable = usable_text(answer) is not None
-        facts["loops dropped"] += is_loop(answer.text)
-        facts["open code blocks dropped"] += not usable and not is_loop(answer.text)
-        facts["cut by the limit, kept to the last sentence"] += usable and not answer.ended
-        facts["ended by the target"] += usable and answer.ended
+        text = usable_text(answer)
+        kind = "no whole sentence" if text is None else "whole" if text == answer.text else "shortened"
+        facts[kind] += 1
+        facts["repeated itself"] += repeated_share(answer.text.split()) > MAX_REPEATED
     return chats, facts
 
 
