@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dflash_lightning.decoding.chain import resolve_block_size
 from dflash_lightning.decoding.verify import greedy_tokens
+from dflash_lightning.drafter.blocks import build_blocks
 from dflash_lightning.drafter.mask import build_masks
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.target.model import Target
@@ -35,52 +36,35 @@ def teacher_forced_streaks(
         ids: the prompt, then the text. The target reads them once, without a cache.
         anchors_at_once: blocks per forward pass of the drafter; bounds the memory, changes nothing else.
     """
-    tokens = torch.tensor(ids, device=target.device)
-    taps = target.tapped_states(tokens[None], drafter.config.target_layer_ids).taps
+    like = drafter.fc.weight
+    tokens = torch.tensor([ids], device=like.device)
+    taps = target.tapped_states(tokens.to(target.device), drafter.config.target_layer_ids).taps
     size = resolve_block_size(drafter, block_size)
-    anchors = torch.arange(prompt_length, len(ids) - 1, device=tokens.device)
-    if len(anchors) == 0:
-        return []
-    streaks = [
-        _streaks(target, drafter, tokens, taps, group, size)
-        for group in torch.split(anchors, anchors_at_once)
-    ]
-    return torch.cat(streaks).tolist()
+    anchors = torch.arange(prompt_length, len(ids) - 1, device=like.device)
+    streaks: list[int] = []
+    for group in torch.split(anchors, anchors_at_once) if len(anchors) else ():
+        streaks += _streaks(target, drafter, tokens, taps.to(like), group[None], size).tolist()
+    return streaks
 
 
 def _streaks(
     target: Target,
     drafter: DFlashDrafter,
-    tokens: Int[Tensor, " s"],
+    tokens: Int[Tensor, "1 s"],
     taps: Float[Tensor, "1 s kh"],
-    anchors: Int[Tensor, " n"],
+    anchors: Int[Tensor, "1 n"],
     block_size: int,
 ) -> Int[Tensor, " n"]:
-    slots = anchors[:, None] + torch.arange(block_size, device=anchors.device)  # [n, B] absolute positions
-    drafted = _drafted(target, drafter, tokens, taps, anchors, slots)
-    known = slots[:, 1:] < len(tokens)
-    truth = tokens[slots[:, 1:].clamp(max=len(tokens) - 1)]
-    return ((drafted == truth) & known).long().cumprod(1).sum(1)
-
-
-def _drafted(
-    target: Target, drafter: DFlashDrafter, tokens: Tensor, taps: Tensor, anchors: Tensor, slots: Tensor
-) -> Int[Tensor, "n k"]:
-    count, block_size = slots.shape
-    like, reach = (
-        drafter.fc.weight,
-        int(anchors.max()) if count else 0,
-    )  # no block sees a state at or behind its anchor
-    blocks = torch.full_like(slots, drafter.config.mask_token_id)
-    blocks[:, 0] = tokens[anchors]
-    keep = torch.ones_like(anchors, dtype=torch.bool)
-    positions = torch.cat((torch.arange(reach, device=slots.device), slots.flatten()))
+    keep, everywhere = torch.ones_like(anchors, dtype=torch.bool), torch.ones_like(tokens)
+    mask_id = drafter.config.mask_token_id
+    blocks = build_blocks(tokens, everywhere, anchors, keep, block_size=block_size, mask_token_id=mask_id)
+    reach = int(anchors.max())  # no block sees a state at or behind its anchor
     hidden = drafter(
-        target.embed(blocks.flatten()[None]).to(like),
-        taps[:, :reach].to(like),
-        positions[None].to(like.device),
-        build_masks(
-            anchors[None].to(like.device), keep[None].to(like.device), reach, block_size, drafter.config
-        ),
+        target.embed(blocks.block_ids.flatten(1).to(target.device)).to(taps),
+        taps[:, :reach],
+        blocks.with_context(reach),
+        build_masks(anchors, keep, reach, block_size, drafter.config),  # dense: lengths differ at every call
     )
-    return greedy_tokens(hidden.view(count, block_size, -1)[:, 1:].flatten(0, 1), target.head).view(count, -1)
+    drafted = greedy_tokens(hidden[0].unflatten(0, (-1, block_size))[:, 1:].flatten(0, 1), target.head)
+    right = (drafted.view_as(blocks.labels[0]).to(tokens) == blocks.labels[0]) & blocks.supervised[0]
+    return right.long().cumprod(1).sum(1)

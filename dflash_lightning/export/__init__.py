@@ -1,1 +1,5 @@
-"""Checkpoints for other programs. names.py: which tensors; config_json.py: which keys; zlab.py: both."""
+"""Checkpoints for other programs. Import from the modules; the package itself imports nothing.
+
+checkpoint.py reads a training checkpoint; names.py knows which tensors and config_json.py which keys a z-lab
+folder has; zlab.py writes and reads one.
+"""

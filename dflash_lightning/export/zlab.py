@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dflash_lightning.drafter.config import DrafterConfig
+from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.config_json import from_json_dict, to_json_dict
 from dflash_lightning.export.names import require_shapes
 
@@ -68,6 +69,17 @@ def load_zlab(folder: str | Path) -> tuple[DrafterConfig, dict[str, Tensor]]:
     state = load_file(folder / WEIGHTS_NAME)
     require_shapes(state, config, source=str(folder / WEIGHTS_NAME))
     return config, state
+
+
+def load_drafter(
+    folder: str | Path, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> DFlashDrafter:
+    """The drafter in `folder`, ready to decode with. Raises as load_zlab does."""
+    config, state = load_zlab(folder)
+    with torch.device("meta"):
+        drafter = DFlashDrafter(config)
+    drafter.load_state_dict({name: tensor.to(device, dtype) for name, tensor in state.items()}, assign=True)
+    return drafter.eval().requires_grad_(False)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -67,6 +67,25 @@ def drafter_config_for(
     )
 
 
+def require_fits(config: DrafterConfig, target_config: Any) -> None:
+    """Refuse a drafter that was made for another target.
+
+    Raises:
+        ValueError: width, vocabulary, depth or rope base differ; all differences are named.
+    """
+    pairs = {
+        "hidden size": (config.hidden_size, target_config.hidden_size),
+        "vocabulary": (config.vocab_size, target_config.vocab_size),
+        "target layers": (config.num_target_layers, target_config.num_hidden_layers),
+        "rope base": (config.rope_theta, rope_theta(target_config)),
+    }
+    different = [
+        f"{name} {ours} against {theirs}" for name, (ours, theirs) in pairs.items() if ours != theirs
+    ]
+    if different:
+        raise ValueError(f"the drafter was made for another target: {', '.join(different)} of this one")
+
+
 def rope_theta(target_config: Any) -> float:
     """Base of the target's rotary embedding, from `rope_parameters` (transformers 5) or `rope_theta` (4).
 

@@ -1,0 +1,72 @@
+"""`python cli.py export`: checkpoint -> z-lab folder. Parses, calls export/, prints."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from dflash_lightning.commands.teaching_help import TeachingHelp
+
+DESCRIPTION = """\
+Write the drafter of a training checkpoint as a folder that servers and other programs load: config.json and
+model.safetensors with the names of z-lab's format. Embedding and head are the target's and stay with it.
+
+Example:
+  python cli.py export --checkpoint runs/mine/checkpoints/last.ckpt --output drafters/mine
+
+Then see it draft:
+  python cli.py generate --target my-model --drafter drafters/mine --prompt "Why is the sky blue?"
+"""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Exit code: 0, or 1 with one message on standard error."""
+    options = make_parser().parse_args(args)
+    try:
+        _export(options)
+    except (ValueError, OSError) as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="python cli.py export", description=DESCRIPTION, formatter_class=TeachingHelp
+    )
+    add = parser.add_argument
+    add("--checkpoint", required=True, metavar="FILE", help="a .ckpt file that `fit` wrote")
+    add("--output", required=True, metavar="DIR", help="folder to write; made if missing")
+    add(
+        "--dtype",
+        choices=["bfloat16", "float16", "float32"],
+        default="bfloat16",
+        help="precision of the weights",
+    )
+    add("--overwrite", action="store_true", help="replace the drafter that is already in --output")
+    return parser
+
+
+def _export(options: Namespace) -> None:
+    import torch
+
+    from dflash_lightning.export.checkpoint import read_checkpoint
+    from dflash_lightning.export.zlab import CONFIG_NAME, WEIGHTS_NAME, export_zlab
+
+    folder = Path(options.output)
+    if (folder / CONFIG_NAME).exists() and not options.overwrite:
+        raise ValueError(
+            f"{folder} already holds a model; give another --output, or --overwrite to replace it"
+        )
+    trained = read_checkpoint(options.checkpoint)
+    export_zlab(trained.config, trained.state, folder, dtype=getattr(torch, options.dtype))
+    parameters = sum(tensor.numel() for tensor in trained.state.values())
+    size = (folder / WEIGHTS_NAME).stat().st_size
+    print(
+        f"{folder}: a drafter of {parameters:,} parameters in {options.dtype}, {size / 1e6:,.1f} MB, "
+        f"block size {trained.config.block_size}, mask token {trained.config.mask_token_id}, "
+        f"taps {', '.join(map(str, trained.config.target_layer_ids))}\n"
+        f"see it draft:\n"
+        f'  python cli.py generate --target {trained.target} --drafter {folder} --prompt "..."'
+    )

@@ -1,0 +1,72 @@
+"""Takes the drafter out of a training checkpoint.
+
+in    a .ckpt file of `fit`: state_dict["drafter.*"] and dflash = {drafter: config fields, target: name}
+out   TrainedDrafter(config, state, target)
+law   nothing in the file is executed: tensors and plain Python only (weights_only)
+"""
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dflash_lightning.drafter.config import DrafterConfig
+
+PREFIX = "drafter."
+
+
+@dataclass(frozen=True)
+class TrainedDrafter:
+    """A drafter as training left it, and what it was trained for."""
+
+    config: DrafterConfig
+    state: Mapping[str, Float[Tensor, "..."]]
+    """The drafter's own state dict, in training precision."""
+    target: str
+    """The target's name or path, as the run's settings gave it."""
+
+
+def read_checkpoint(path: str | Path) -> TrainedDrafter:
+    """Read a checkpoint written by `fit`.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file is no checkpoint, or one of another program.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is no file; give a checkpoint of a run, such as runs/x/checkpoints/last.ckpt"
+        )
+    content = _load(path)
+    facts = content.get("dflash")
+    state = {
+        name.removeprefix(PREFIX): t
+        for name, t in content.get("state_dict", {}).items()
+        if name.startswith(PREFIX)
+    }
+    if not isinstance(facts, Mapping) or not state:
+        raise ValueError(
+            f"{path} holds no drafter of this project (no `dflash` entry, or no `{PREFIX}*` weights); give a "
+            "checkpoint that `python cli.py fit` wrote"
+        )
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in facts["drafter"].items()
+    }
+    return TrainedDrafter(config=DrafterConfig(**fields), state=state, target=str(facts["target"]))
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:  # mapped, not read: the optimizer's moments are twice the size of the weights
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path} cannot be read as a checkpoint: {reason}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} cannot be read as a checkpoint: it holds a {type(content).__name__}")
+    return content

@@ -1,0 +1,55 @@
+import json
+
+import pytest
+import torch
+
+from dflash_lightning.commands.export import main
+from dflash_lightning.drafter.model import DFlashDrafter
+from dflash_lightning.export.zlab import load_zlab
+from tests.export.test_checkpoint import as_fit_saves_it
+from tests.export.test_zlab import TOY
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "last.ckpt"
+    torch.save(as_fit_saves_it(DFlashDrafter(TOY)), path)
+    return path
+
+
+def test_a_checkpoint_becomes_a_folder_and_the_next_command_is_printed(checkpoint, tmp_path, capsys):
+    folder = tmp_path / "drafter"
+    assert main(["--checkpoint", str(checkpoint), "--output", str(folder)]) == 0
+    config, state = load_zlab(folder)
+    assert config == TOY
+    assert {tensor.dtype for tensor in state.values()} == {torch.bfloat16}
+    printed = capsys.readouterr().out
+    assert "77,408 parameters in bfloat16" in printed
+    assert f"generate --target some/model --drafter {folder} --prompt" in printed
+
+
+def test_precision_can_be_kept(checkpoint, tmp_path):
+    folder = tmp_path / "drafter"
+    assert main(["--checkpoint", str(checkpoint), "--output", str(folder), "--dtype", "float32"]) == 0
+    assert json.loads((folder / "config.json").read_text())["dtype"] == "float32"
+
+
+def test_a_drafter_is_replaced_only_on_request(checkpoint, tmp_path, capsys):
+    arguments = ["--checkpoint", str(checkpoint), "--output", str(tmp_path / "drafter")]
+    assert main(arguments) == 0
+    assert main(arguments) == 1
+    assert "already holds a model; give another --output, or --overwrite" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite"]) == 0
+
+
+def test_a_missing_checkpoint_is_one_message(tmp_path, capsys):
+    assert main(["--checkpoint", str(tmp_path / "no.ckpt"), "--output", str(tmp_path / "x")]) == 1
+    assert capsys.readouterr().err.startswith("export: ")
+    assert not (tmp_path / "x").exists()
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--help"])
+    assert exit_info.value.code == 0
+    assert "python cli.py export --checkpoint runs/mine" in capsys.readouterr().out

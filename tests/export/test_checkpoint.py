@@ -1,0 +1,61 @@
+import dataclasses
+
+import pytest
+import torch
+
+from dflash_lightning.drafter.model import DFlashDrafter
+from dflash_lightning.export.checkpoint import read_checkpoint
+from tests.export.test_zlab import TOY
+
+
+def as_fit_saves_it(drafter):
+    fields = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in dataclasses.asdict(drafter.config).items()
+    }
+    return {
+        "state_dict": {f"drafter.{name}": tensor for name, tensor in drafter.state_dict().items()},
+        "optimizer_states": [{"state": {0: {"exp_avg": torch.zeros(3)}}}],
+        "dflash": {"version": 1, "drafter": fields, "target": "some/model"},
+    }
+
+
+def test_config_weights_and_target_come_back(tmp_path):
+    drafter = DFlashDrafter(TOY)
+    torch.save(as_fit_saves_it(drafter), tmp_path / "last.ckpt")
+    trained = read_checkpoint(tmp_path / "last.ckpt")
+    assert trained.config == TOY
+    assert trained.target == "some/model"
+    assert trained.state.keys() == drafter.state_dict().keys()
+    assert all(torch.equal(trained.state[name], tensor) for name, tensor in drafter.state_dict().items())
+
+
+class Payload:
+    """What weights_only refuses to build."""
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"state_dict": {"model.weight": torch.ones(1)}}, "holds no drafter of this project"),
+        ({"state_dict": {}, "dflash": {"drafter": {}}}, "no `drafter.*` weights"),
+        ([1, 2], "cannot be read as a checkpoint: it holds a list"),
+        ({"x": Payload()}, "cannot be read as a checkpoint: "),
+    ],
+)
+def test_other_files_are_refused(tmp_path, content, message):
+    torch.save(content, tmp_path / "x.ckpt")
+    with pytest.raises(ValueError, match=message):
+        read_checkpoint(tmp_path / "x.ckpt")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04 cut off"])
+def test_broken_files_are_refused(tmp_path, content):
+    (tmp_path / "x.ckpt").write_bytes(content)
+    with pytest.raises(ValueError, match="x.ckpt cannot be read as a checkpoint: "):
+        read_checkpoint(tmp_path / "x.ckpt")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="last.ckpt is no file; give a checkpoint of a run"):
+        read_checkpoint(tmp_path / "last.ckpt")
