@@ -28,7 +28,11 @@ class Linear(nn.Linear):
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight over the last axis; statistics in fp32 or better, result in x's dtype."""
+    """x / rms(x) * weight over the last axis, in x's precision or fp32 if that is lower.
+
+    Answers in x's dtype; under autocast in autocast's, because two or three projections read the result and
+    each would round it anew. The residual stream itself is never rounded.
+    """
 
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
@@ -36,8 +40,10 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        # Autocast on CUDA answers in fp32; the residual stream and the attention kernels need one dtype.
-        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps).to(x.dtype)
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        # On CUDA, autocast makes rms_norm answer in fp32.
+        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps).to(dtype)
 
 
 class SwiGLU(nn.Module):
