@@ -162,6 +162,10 @@ def test_truncated_samples_count_as_long_as_the_last_edge():
     assert plan.truncated == 3
     assert sorted(plan.sample_ids.tolist()) == [0, 1, 2, 3, 4]
     assert sorted(plan.padded_length.tolist()) == [5, 16, 16, 16, 16]
+    unlimited = make_plan(
+        samples, PlanConfig(edges=(8, 16), oversize="truncate"), num_anchors=99, block_size=2
+    )
+    assert unlimited.block_tokens.sum() == 2 * (5 + 4 * 16)  # what was cut off cannot carry an anchor
 
 
 @pytest.mark.parametrize("rule", ["quantile", "optimal"])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dflash_lightning.plan import PlanConfig, count_windows, cut_windows, require_ranks_fit, rng, windows_in
 from dflash_lightning.plan.deal import batch_cost, deal
+from dflash_lightning.plan.tail import split_tail
 from dflash_lightning.plan.windows import lost_to_tail
 from tests.plan.cases import (
     ACCUMULATE,
@@ -119,6 +120,32 @@ def test_batches_are_dealt_like_cards(world, slots, key, data):
     costs = data.draw(st.lists(st.integers(0, 9), min_size=world * slots, max_size=world * slots))
     dealt = deal(np.array(costs, np.float64), world=world, key=key).tolist()
     assert dealt == literal_deal(costs, world, key)
+
+
+@settings(deadline=None)
+@given(datasets(max_size=20), st.integers(2, 8), ACCUMULATE)
+def test_the_tail_is_split_and_dealt_by_the_cost_of_what_is_left_of_each_sample(samples, world, accumulate):
+    config = PlanConfig(
+        edges=(8, 20), max_tokens=80, oversize="truncate", quadratic_length=30.0, block_cost=0.7
+    )
+    plan = make_plan(samples, config)
+    last = cut_windows(plan, samples, config, 0, world=world, accumulate=accumulate)[-1]
+    if plan.num_batches % (world * accumulate) == 0:
+        return
+
+    def cost(ids):
+        rows = [i if i >= 0 else ~i for i in ids]
+        longest = max(min(20, int(samples.lengths[i])) for i in rows)
+        blocks = sum(min(6, 20, int(samples.supervised[i])) * 4 for i in rows)
+        return len(rows) * longest * (1 + longest / 30) + 0.7 * blocks
+
+    left = [plan.batch(i) for i in range(last.start, plan.num_batches)]
+    pieces = [ids.tolist() for _, ids in split_tail(left, cost, world=world, accumulate=accumulate)]
+    key = rng.key(plan.seed, plan.epoch, "window", last.start)
+    dealt = literal_deal([cost(ids) for ids in pieces], world, key)
+    assert [[batch.sample_ids.tolist() for batch in step] for step in last.batches] == [
+        [pieces[i] for i in turn] for turn in dealt
+    ]
 
 
 def test_one_rank_keeps_the_order_of_the_plan():
