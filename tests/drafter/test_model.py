@@ -46,13 +46,9 @@ class TestForward:
 
     def test_the_newest_context_row_matters(self, slots, taps):
         drafter = toy_drafter()
-        where = block_positions(CONTEXT, [CONTEXT])[1:]
-        cut = drafter(slots[:1].clone(), taps[None, 1:], where[None], None)
         where = torch.cat((torch.arange(CONTEXT - 1), CONTEXT + torch.arange(BLOCK)))
-        old = drafter(slots[:1].clone(), taps[None, :-1], where[None], None)
-        full = one_block(drafter, slots[0], taps, CONTEXT)
-        assert (old[0] - full).abs().max() > 0.1
-        assert (cut[0] - full).abs().max() > 0.01
+        without = drafter(slots[:1], taps[None, :-1], where[None], None)[0]
+        assert (without - one_block(drafter, slots[0], taps, CONTEXT)).abs().max() > 0.1
 
     def test_a_batch_of_rows_equals_the_rows_alone(self, slots, taps):
         drafter = toy_drafter()
