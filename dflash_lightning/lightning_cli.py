@@ -68,11 +68,17 @@ class DFlashCLI(LightningCLI):
         parser.link_arguments("model.num_anchors", "data.num_anchors")
         parser.link_arguments("data.seed", "model.seed")
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Parse the words main.py passes on; Lightning's own would warn that sys.argv is there as well."""
+        self.config = parser.parse_args(args)
+
     def _parse_ckpt_path(self) -> None:
         """Leave the config alone: YAML and command line win over what a checkpoint remembers."""
 
     def before_instantiate_classes(self) -> None:
         """`--ckpt_path last` is the newest checkpoint on disk; none there is an error, not a fresh run."""
+        if not self.config.get("subcommand"):
+            return
         config = self.config[self.config.subcommand]
         if config.get("ckpt_path") == "last":
             config.ckpt_path = str(newest_checkpoint(_checkpoint_folders(config)))
@@ -87,18 +93,32 @@ def _checkpoint_folders(config: Any) -> list[Path]:
     return folders or [Path(config.trainer.default_root_dir or ".")]
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Parse and run; `arguments` begin with the subcommand."""
-    args: ArgsType = list(arguments) if arguments is not None else None
-    DFlashCLI(
+def run_cli(arguments: Sequence[str]) -> DFlashCLI:
+    """Parse and run; `arguments` begin with the subcommand. The result has trainer, model, datamodule."""
+    return _cli(list(arguments), run=True)
+
+
+def parse_cli(arguments: Sequence[str]) -> DFlashCLI:
+    """Build trainer, model and datamodule from `--config ...` without a subcommand, and run nothing."""
+    return _cli(list(arguments), run=False)
+
+
+def _cli(arguments: ArgsType, *, run: bool) -> DFlashCLI:
+    return DFlashCLI(
         DFlashModule,
         DFlashDataModule,
-        save_config_callback=SaveConfig,
+        save_config_callback=SaveConfig if run else None,
         trainer_defaults={**DEFAULTS, **FIXED},
         seed_everything_default=0,
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
         parser_kwargs={"parser_mode": "omegaconf+"},
-        args=args,
+        args=arguments,
+        run=run,
     )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`python cli.py fit ...` or `validate ...`."""
+    run_cli(arguments)
     return 0

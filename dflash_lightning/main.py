@@ -43,5 +43,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"unknown command {name!r}; choose one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     if name in TRAINER_COMMANDS:
-        return int(import_module("dflash_lightning.lightning_cli").run(arguments))
+        return int(import_module("dflash_lightning.lightning_cli").main(arguments))
     return int(import_module(f"dflash_lightning.commands.{name}").main(arguments[1:]) or 0)

@@ -3,6 +3,7 @@ import os
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads beside another busy process run many times slower
+os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # Lightning 2.6 calls what 4.49 renamed
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 

@@ -1,0 +1,25 @@
+"""The first word decides; what is unknown is named."""
+
+import pytest
+
+from dflash_lightning.main import COMMANDS, main
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in COMMANDS)
+    assert main([]) == 0
+
+
+def test_an_unknown_command_is_named(capsys):
+    assert main(["fitt"]) == 2
+    assert "unknown command 'fitt'; choose one of prepare, fit, validate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["prepare", "export", "generate"])
+def test_each_command_explains_itself(name, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main([name, "--help"])
+    assert leaving.value.code == 0
+    assert f"{name}" in capsys.readouterr().out
