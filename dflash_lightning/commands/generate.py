@@ -91,9 +91,11 @@ def _generate(options: Namespace) -> int:
     if options.drafter is None and not options.plain:
         raise ValueError("give the --drafter to draft with, or --plain to decode with the target alone")
     import torch
+    from transformers.utils import logging
 
     from dflash_lightning.target.loading import load_target, load_tokenizer
 
+    logging.disable_progress_bar()  # a bar of weights being loaded would stand in the middle of the answer
     dtype = getattr(torch, options.dtype)
     tokenizer = load_tokenizer(options.target)
     prompt_ids = encode_prompt(tokenizer, options.prompt, raw=options.raw)

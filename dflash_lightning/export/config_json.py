@@ -9,6 +9,7 @@ Two things are written twice because readers differ (spec/dflash.md 1B.2, 1B.3):
 """
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 from dflash_lightning.drafter.config import DrafterConfig
@@ -66,6 +67,7 @@ def to_json_dict(config: DrafterConfig, *, dtype: str = "bfloat16") -> dict[str,
         "bos_token_id": config.bos_token_id,
         "eos_token_id": config.eos_token_id,
         "dtype": dtype,
+        "transformers_version": version("transformers"),
     }
 
 
