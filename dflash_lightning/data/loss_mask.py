@@ -10,6 +10,7 @@ the template's generation prompt. Without marks, the chat is rendered up to each
 must be prefixes, in token ids, of the whole rendering.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -48,23 +49,25 @@ def require_supervisable(form: ChatFormat) -> None:
 
 
 def _prefix_spans(chat: Chat, form: ChatFormat, turns: Turns) -> tuple[list[int], list[Span]]:
-    ids = form.render(chat.messages, tools=chat.tools)
+    text = form.render(chat.messages, tools=chat.tools)
+    ids, starts = form.encode_with_offsets(text)
     spans = []
     for turn in chat.assistant_turns[-1:] if turns == "last" else chat.assistant_turns:
-        prompt = form.render(chat.messages[:turn], prompt=True, tools=chat.tools)
+        asked = form.render(chat.messages[:turn], prompt=True, tools=chat.tools)
         answered = form.render(chat.messages[: turn + 1], tools=chat.tools)
-        for part, what in ((prompt, "before"), (answered, "up to")):
-            if ids[: len(part)] != part:
-                raise RowError(
-                    "prefixes do not agree",
-                    f"the template renders the chat {what} message {turn + 1} otherwise when more follows",
-                )
-        spans.append((len(prompt), _stop(ids[: len(answered)], len(prompt), form)))
+        prompt = form.encode(asked)  # equal text is not enough: its last token may join the answer's first
+        if not (text.startswith(answered) and text.startswith(asked) and ids[: len(prompt)] == prompt):
+            raise RowError(
+                "prefixes do not agree",
+                f"the chat up to message {turn + 1} gives other tokens when more follows",
+            )
+        end = bisect_left(starts, len(answered))  # the turn with what the template closes it with
+        spans.append((len(prompt), _stop(ids[:end], len(prompt), form)))
     return ids, spans
 
 
 def _marked_spans(chat: Chat, form: ChatFormat, turns: Turns) -> tuple[list[int], list[Span]]:
-    ids, marks = form.render_marked(chat.messages, chat.tools)
+    ids, marks = form.encode_marked(chat.messages, chat.tools)
     marked = list(_runs(marks))
     if not marked:
         raise RowError("the generation marks cover no token")

@@ -30,7 +30,7 @@ from dflash_lightning.data.tokenizer import (
 from dflash_lightning.data.tokens import EncodedChunk, Encoder, parse_json
 from dflash_lightning.data.writer import StoreWriter, require_free
 
-BYTES_PER_WORKER = 8_000_000  # a process takes 3 s to start, in which one alone reads about so much
+BYTES_PER_WORKER = 1_000_000  # a process takes 3 s to start, in which one alone reads about so much
 OnProgress = Callable[[int, int], None]
 
 

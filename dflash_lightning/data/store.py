@@ -8,7 +8,7 @@ law   a folder opens only if it is complete; a store of another tokenizer, templ
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, SupportsIndex, SupportsIndex
+from typing import Any, SupportsIndex
 
 import datasets
 import numpy as np

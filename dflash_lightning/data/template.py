@@ -43,41 +43,46 @@ class ChatFormat:
 
     def render(
         self, messages: Sequence[Message], *, prompt: bool = False, tools: Sequence[Any] | None = None
-    ) -> list[int]:
-        """Token ids of the chat, with the generation prompt if asked. Raises RowError."""
-        return list(map(int, self._apply(messages, tools, add_generation_prompt=prompt)["input_ids"]))
+    ) -> str:
+        """The chat as text, with the generation prompt if asked. Raises RowError."""
+        return str(self._apply(messages, tools, tokenize=False, add_generation_prompt=prompt))
 
-    def render_marked(
+    def encode(self, text: str) -> list[int]:
+        """Token ids of rendered text."""
+        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[int]]:
+        """Token ids of rendered text, and the character at which each token starts."""
+        out = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        return list(out["input_ids"]), [start for start, _ in out["offset_mapping"]]
+
+    def encode_marked(
         self, messages: Sequence[Message], tools: Sequence[Any] | None = None
     ) -> tuple[list[int], list[int]]:
-        """Token ids, and 1 for each token inside the template's generation marks."""
-        out = self._apply(messages, tools, return_assistant_tokens_mask=True)
-        return list(map(int, out["input_ids"])), list(map(int, out["assistant_masks"]))
+        """Token ids of the chat, and 1 for each token inside the template's generation marks."""
+        how = {"return_dict": True, "tokenizer_kwargs": {"verbose": False}}
+        out = self._apply(messages, tools, return_assistant_tokens_mask=True, **how)
+        return list(out["input_ids"]), list(out["assistant_masks"])
 
-    def _apply(
-        self, messages: Sequence[Message], tools: Sequence[Any] | None, **how: Any
-    ) -> Mapping[str, Any]:
+    def _apply(self, messages: Sequence[Message], tools: Sequence[Any] | None, **how: Any) -> Any:
+        options = {"tools": None if tools is None else list(tools), "chat_template": self.template}
         try:
-            out: Mapping[str, Any] = self.tokenizer.apply_chat_template(
-                list(messages),
-                tools=None if tools is None else list(tools),
-                chat_template=self.template,
-                return_dict=True,  # named: the default differs between transformers 4 and 5
-                tokenizer_kwargs={"verbose": False},  # length is checked here, with the row's name
-                **self.arguments,
-                **how,
-            )
+            return self.tokenizer.apply_chat_template(list(messages), **options, **self.arguments, **how)
         except (TemplateError, ValueError, TypeError, LookupError, AttributeError) as error:
             detail = f"{type(error).__name__}: {error}".splitlines()[0]
             raise RowError("the template refuses the chat", detail) from error
-        return out
 
 
 def probe_format(bare: ChatFormat) -> ChatFormat:
     """Fill in what the template puts before an answer. Raises ValueError if no assistant turn is usable."""
+    if not bare.tokenizer.is_fast:
+        raise ValueError(
+            f"{type(bare.tokenizer).__name__} cannot say where its tokens start: a fast tokenizer "
+            "(tokenizer.json) is needed to find the answers of a chat"
+        )
     try:
-        asked = bare.render([PROBE_QUESTION])
-        prompt = bare.render([PROBE_QUESTION], prompt=True)
+        asked = bare.encode(bare.render([PROBE_QUESTION]))
+        prompt = bare.encode(bare.render([PROBE_QUESTION], prompt=True))
         answered = [_answer_ids(bare, prompt, text) for text in PROBE_ANSWERS]
     except RowError as error:
         raise ValueError(
@@ -103,7 +108,7 @@ def probe_format(bare: ChatFormat) -> ChatFormat:
 
 def _answer_ids(bare: ChatFormat, prompt: list[int], text: str) -> list[int]:
     """What the template renders after the generation prompt for this answer."""
-    whole = bare.render([PROBE_QUESTION, {"role": "assistant", "content": text}])
+    whole = bare.encode(bare.render([PROBE_QUESTION, {"role": "assistant", "content": text}]))
     if whole[: len(prompt)] != prompt:
         raise RowError("the generation prompt is not how the rendered answer starts")
     answer = whole[len(prompt) :]

@@ -1,9 +1,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
 from dflash_lightning.data.conversations import RowError
 from dflash_lightning.data.loss_mask import require_supervisable, supervise
+from dflash_lightning.data.template import ChatFormat
 from tests.data import chats
 from tests.data.chats import END, chat, chat_format
 
@@ -45,7 +48,7 @@ def test_every_answer_with_its_stop_token_is_supervised_and_nothing_else(templat
 @pytest.mark.parametrize("form", [CHATML, MARKED])
 def test_the_first_supervised_token_is_the_first_after_the_generation_prompt(form):
     ids, mask = supervise(TWO_TURNS, form)
-    prompt = form.render(TWO_TURNS.messages[:1], prompt=True)
+    prompt = form.encode(form.render(TWO_TURNS.messages[:1], prompt=True))
     assert ids[: len(prompt)] == prompt
     assert mask[: len(prompt) + 1] == [0] * len(prompt) + [1]
 
@@ -62,7 +65,9 @@ def test_an_answer_may_follow_at_once_where_the_template_has_no_headers():
 def test_stripped_reasoning_of_an_earlier_answer_is_refused_and_its_last_answer_is_not():
     form = chat_format(chats.STRIPS_THINKING)
     thinking = chat("Hello", "<think>greet</think>Hi", "Bye", "<think>leave</think>See you.")
-    with pytest.raises(RowError, match="prefixes do not agree .*up to message 2 otherwise when more follows"):
+    with pytest.raises(
+        RowError, match="prefixes do not agree .*up to message 2 gives other tokens when more follows"
+    ):
         supervise(thinking, form)
     assert supervised_texts(thinking, form, turns="last") == ["<think>leave</think>See you." + END]
 
@@ -119,3 +124,14 @@ def test_marks_and_prefixes_find_the_same_tokens(pairs):
     expected = [MARKED.tokenizer.encode(answer + END, add_special_tokens=False) for _, answer in pairs]
     ids, mask = supervise(many, CHATML)
     assert [i for i, wanted in zip(ids, mask, strict=True) if wanted] == sum(expected, [])
+
+
+def test_text_that_agrees_is_not_enough():
+    """The prompt ends in a space that the tokenizer joins to the answer: no engine ever sees that token."""
+    words = Tokenizer(models.BPE({"Q": 0, ":": 1, " ": 2, "a": 3, " a": 4, "!": 5}, [(" ", "a")]))
+    joining = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="!")
+    template = "{% for m in messages %}{{ 'Q: ' if m.role == 'user' else m.content + '!' }}{% endfor %}"
+    form = ChatFormat(tokenizer=joining, template=template, stop_ids=frozenset({5}))
+    assert joining.decode(form.encode("Q: a")[-1:]) == " a"
+    with pytest.raises(RowError, match="prefixes do not agree"):
+        supervise(chat("?", "aa"), form)

@@ -29,4 +29,4 @@ def test_smollm2_answers_are_found_between_its_own_prompt_and_stop_token(form):
     expected = ["Hi there!\n\nHow are you?<|im_end|>", " See you.<|im_end|>"]
     assert supervised_texts(talk, form) == expected
     assert supervised_texts(talk, form, turns="last") == expected[1:]
-    assert "SmolLM" in form.tokenizer.decode(form.render(talk.messages))  # the system prompt nobody wrote
+    assert "SmolLM" in form.render(talk.messages)  # the system prompt nobody wrote

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dflash_lightning.data.conversations import RowError
@@ -9,6 +9,7 @@ from dflash_lightning.data.split import Splitter, content_key, side
 IDS = st.lists(st.integers(0, 9), min_size=1, max_size=4).map(lambda ids: np.array(ids, np.int32))
 
 
+@settings(deadline=None, max_examples=50)
 @given(rows=st.lists(IDS, max_size=40), share=st.floats(0, 1))
 def test_equal_rows_are_never_on_both_sides(rows, share):
     sides = {}

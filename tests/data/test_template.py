@@ -1,8 +1,11 @@
 import pickle
+from dataclasses import replace
 
 import pytest
+from transformers import PreTrainedTokenizerFast
 
 from dflash_lightning.data.conversations import RowError
+from dflash_lightning.data.template import probe_format
 from tests.data import chats
 from tests.data.chats import chat, chat_format
 
@@ -32,6 +35,10 @@ def test_a_space_before_an_answer_is_the_targets_own():
             chats.NO_GENERATION_PROMPT,
             r"no generation prompt: it starts an answer with '<\|im_start\|>assistant",
         ),
+        (
+            chats.CHATML + "{% if not add_generation_prompt and messages|length == 1 %}!{% endif %}",
+            "asking for an answer changes the tokens of the question before it",
+        ),
         ("{% for m in messages %}", "the template refuses the chat .*TemplateSyntaxError"),
         ("{% if add_generation_prompt %}now: {% endif %}{{ messages }}", "the generation prompt is not how"),
     ],
@@ -40,6 +47,17 @@ def test_a_template_without_usable_assistant_turns_is_refused(template, message)
     with pytest.raises(ValueError, match=message) as caught:
         chat_format(template)
     assert "--chat-template FILE" in str(caught.value)
+
+
+def test_a_tokenizer_without_offsets_is_refused():
+    form = chat_format()
+
+    class Slow(PreTrainedTokenizerFast):
+        is_fast = False
+
+    slow = Slow(tokenizer_object=form.tokenizer.backend_tokenizer)
+    with pytest.raises(ValueError, match="Slow cannot say where its tokens start: a fast tokenizer"):
+        probe_format(replace(form, tokenizer=slow))
 
 
 def test_marks_are_recognised_however_they_are_spaced():
@@ -57,4 +75,4 @@ def test_a_format_can_be_sent_to_another_process():
     form = chat_format(chats.MARKED)
     again = pickle.loads(pickle.dumps(form))
     messages = chat("Hello", "Hi").messages
-    assert again.render_marked(messages) == form.render_marked(messages)
+    assert again.encode_marked(messages) == form.encode_marked(messages)
