@@ -1,6 +1,7 @@
 """Oracles 6.28 to 6.32: greedy text whatever the drafter, exact counts of rounds, caches that never lie."""
 
 import dataclasses
+import functools
 import math
 
 import pytest
@@ -36,6 +37,11 @@ def right(target, memorising, texts):
     return [decode_chain(target, memorising, prompt, max_new_tokens=24) for prompt in texts]
 
 
+@functools.cache
+def text_of(target, index, length):
+    return greedy_text(target, prompts(12)[index], length=length)
+
+
 def with_config(drafter, **changes):
     """The same weights under a wrong description, as a mistaken export would have."""
     twin = type(drafter)(dataclasses.replace(drafter.config, **changes)).eval()
@@ -57,10 +63,10 @@ def test_plain_decoding_is_transformers_greedy_search(target, text):
 
 
 @pytest.mark.parametrize("index", range(0, 12, 3))
-@pytest.mark.parametrize("skill", [None, 0.0, 0.7, 1.0])
+@pytest.mark.parametrize("skill", [None, 0.7, 1.0])
 def test_text_is_the_targets_own_whatever_the_drafter(target, index, skill):
     prompt, length = prompts(12)[index], 10 + index
-    expected = greedy_text(target, prompt, length=length + BLOCK)
+    expected = text_of(target, index, length + BLOCK)
     drafter = (
         random_drafter(target) if skill is None else OracleDrafter(target, [*prompt, *expected], skill=skill)
     )

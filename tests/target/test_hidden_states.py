@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from dflash_lightning.drafter.model import DFlashDrafter
+from dflash_lightning.target.geometry import drafter_config_for
 from dflash_lightning.target.model import Target
-from tests.toy import HIDDEN, LAYERS, VOCAB, toy_llama, toy_model
+from tests.toy import HIDDEN, LAYERS, MASK, VOCAB, toy_llama, toy_model
 
 IDS = torch.randint(0, VOCAB, (2, 9), generator=torch.Generator().manual_seed(7))
 
@@ -42,6 +44,28 @@ def test_taps_lie_side_by_side_in_the_order_of_the_list(target, taps):
     states = target.tapped_states(IDS, taps)
     assert torch.equal(states.taps, torch.cat([every[tap + 1] for tap in taps], dim=-1))
     assert states.final is None
+
+
+def test_tap_order_and_columns_of_fc_belong_together(target):
+    """Oracle 6.3: permuting both changes nothing, permuting one changes what the drafter says."""
+    taps, order = (1, 3, 5), (2, 0, 1)
+    config = drafter_config_for(
+        target.config, num_layers=2, block_size=4, mask_token_id=MASK, target_layer_ids=taps
+    )
+    drafter = DFlashDrafter(config)
+    weight = drafter.fc.weight.detach().clone()
+    permuted = torch.cat([weight.split(HIDDEN, dim=1)[i] for i in order], dim=1)
+    block, positions = target.embed(torch.tensor([[7, MASK, MASK, MASK]])), torch.arange(13)[None]
+
+    @torch.no_grad()
+    def says(columns, listed):
+        drafter.fc.weight.copy_(columns)
+        return drafter(block, target.tapped_states(IDS[:1], listed).taps, positions, None)
+
+    right = says(weight, taps)
+    both = says(permuted, [taps[i] for i in order])
+    torch.testing.assert_close(both, right, rtol=1e-4, atol=1e-4)
+    assert (says(permuted, taps) - right).abs().max() > 0.1
 
 
 def test_final_states_are_the_heads_input(target):
