@@ -70,6 +70,7 @@ class DFlashCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parse the words main.py passes on; Lightning's own would warn that sys.argv is there as well."""
+        assert isinstance(args, list)
         self.config = parser.parse_args(args)
 
     def _parse_ckpt_path(self) -> None:

@@ -1,12 +1,10 @@
 """`python cli.py prepare`: chats -> token store. Parses, calls data/prepare.py, prints."""
 
-import json
 import os
 import sys
 import time
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +35,6 @@ ARGUMENTS = """arguments of the template, as in serving: '{"enable_thinking": fa
 STOP = "tokens that end an answer, besides those that the target names itself"
 SHARE = "rows held out, chosen by a hash of their tokens, so that equal rows are on one side"
 HELD_OUT = "inputs held out as a whole, instead of a share; equal rows of --input are skipped"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -63,7 +60,11 @@ def make_parser() -> ArgumentParser:
     add = parser.add_argument
     add("--config", action="config", help="YAML file of any of these options (input, max_length, ...)")
     add("--input", nargs="+", required=True, metavar="PATH", help=INPUT)
-    add("--target", required=True, help="folder of the target, or smollm2-135m-instruct, the embedded one")
+    add(
+        "--target",
+        required=True,
+        help="the target: folder, hub name, or smollm2-135m-instruct",
+    )
     add("--output", required=True, metavar="DIR", help="folder of the token store to write")
     add("--chat-template", metavar="FILE", help="Jinja file, instead of the tokenizer's own template")
     add("--template-arguments", type=dict[str, Any], default={}, metavar="JSON", help=ARGUMENTS)
@@ -81,21 +82,17 @@ def make_parser() -> ArgumentParser:
 
 def _prepare(options: Namespace) -> None:
     import datasets
-    from transformers import AutoTokenizer
 
     from dflash_lightning.data.prepare import prepare
-    from dflash_lightning.target.embedded import resolve_target
+    from dflash_lightning.target.loading import load_stop_ids, load_tokenizer
 
     config = _config(options)
-    folder = resolve_target(options.target)
-    if not any((folder / name).exists() for name in TOKENIZER_FILES):
-        raise ValueError(f"target {folder} has no tokenizer (none of {', '.join(TOKENIZER_FILES)})")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(options.target)
     datasets.disable_progress_bars()  # one bar is enough: ours covers what takes long
     started = time.monotonic()
     with _progress_bar() as on_progress:
         manifest, report = prepare(
-            config, tokenizer, target_stop_ids=_stop_ids(folder), on_progress=on_progress
+            config, tokenizer, target_stop_ids=load_stop_ids(options.target), on_progress=on_progress
         )
     print(report.table())
     if report.truncated:
@@ -130,16 +127,6 @@ def _config(options: Namespace) -> "PrepareConfig":
         workers=options.workers,
         overwrite=options.overwrite,
     )
-
-
-def _stop_ids(folder: Path) -> list[int]:
-    """Where the target stops by itself; often more than the tokenizer's eos."""
-    for name in ("generation_config.json", "config.json"):
-        if (folder / name).is_file():
-            ids = json.loads((folder / name).read_text(encoding="utf-8")).get("eos_token_id")
-            if ids is not None:
-                return [ids] if isinstance(ids, int) else list(ids)
-    return []
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from dflash_lightning.target.embedded import resolve_target
 from dflash_lightning.target.layers import text_config
 from dflash_lightning.target.model import Target as Target
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
 def load_config(name_or_path: str | Path) -> Any:
@@ -26,8 +27,24 @@ def load_config(name_or_path: str | Path) -> Any:
 
 
 def load_tokenizer(name_or_path: str | Path) -> Any:
-    """The target's own tokenizer."""
+    """The target's own tokenizer. Raises ValueError where a folder has none."""
+    folder = Path(name_or_path)
+    if folder.is_dir() and not any((folder / name).exists() for name in _TOKENIZER_FILES):
+        raise ValueError(f"target {folder} has no tokenizer (none of {', '.join(_TOKENIZER_FILES)})")
     return _open(AutoTokenizer.from_pretrained, name_or_path)
+
+
+def load_stop_ids(name_or_path: str | Path) -> list[int]:
+    """Where the target stops by itself; often more than the tokenizer's eos."""
+    try:
+        ids = _open(GenerationConfig.from_pretrained, name_or_path).eos_token_id
+    except (OSError, FileNotFoundError):  # a folder without generation_config.json
+        ids = None
+    if ids is None:
+        ids = getattr(load_config(name_or_path), "eos_token_id", None)
+    if ids is None:
+        return []
+    return [ids] if isinstance(ids, int) else list(ids)
 
 
 def load_target(
