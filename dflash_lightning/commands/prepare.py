@@ -5,6 +5,7 @@ import sys
 import time
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
