@@ -36,15 +36,14 @@ def load_tokenizer(name_or_path: str | Path) -> Any:
 
 def load_stop_ids(name_or_path: str | Path) -> list[int]:
     """Where the target stops by itself; often more than the tokenizer's eos."""
-    try:
-        ids = _open(GenerationConfig.from_pretrained, name_or_path).eos_token_id
-    except (OSError, FileNotFoundError):  # a folder without generation_config.json
-        ids = None
-    if ids is None:
-        ids = getattr(load_config(name_or_path), "eos_token_id", None)
-    if ids is None:
-        return []
-    return [ids] if isinstance(ids, int) else list(ids)
+    for from_pretrained in (GenerationConfig.from_pretrained, AutoConfig.from_pretrained):
+        try:
+            ids = getattr(_open(from_pretrained, name_or_path), "eos_token_id", None)
+        except (OSError, ValueError):  # a folder may lack either file, or hold a tokenizer alone
+            continue
+        if ids is not None:
+            return [ids] if isinstance(ids, int) else list(ids)
+    return []
 
 
 def load_target(
