@@ -89,13 +89,13 @@ def test_export_loads_and_generate_is_the_targets_own_text(run, tmp_path):
 
 def test_validate_prints_the_acceptance_length(run):
     words = ("validate", "--config", "configs/tiny.yaml", f"--data.store={run / 'store'}")
-    text = cli(*words, f"--trainer.default_root_dir={run}", "--trainer.logger=false", "--trainer.callbacks=[]",
-               f"--ckpt_path={run / 'run/checkpoints/step=30.ckpt'}")  # fmt: skip
+    quiet = (f"--trainer.default_root_dir={run}", "--trainer.logger=false", "--trainer.callbacks=[]")
+    text = cli(*words, *quiet, f"--ckpt_path={run / 'run/checkpoints/step=30.ckpt'}")
     assert "val/tau" in text
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signalled_run_stops_with_a_checkpoint_and_resumes_to_the_same_weights(run, number, code, tmp_path):
+def test_a_signalled_run_stops_with_a_checkpoint_and_resumes_exactly(run, number, code, tmp_path):
     words = [sys.executable, "cli.py", *fit_words(run, tmp_path)]
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     metrics = tmp_path / "logs/version_0/config.yaml"
