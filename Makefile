@@ -37,7 +37,7 @@ bench: .venv/.dev .venv/.target  ## every benchmark, as ratios in one run
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 docs: .venv/.docs  ## build the documentation into site/, strictly
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## remove what was built; runs/ and data/ stay
 	rm -rf .venv site build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
