@@ -18,10 +18,13 @@ from sources import read_sources
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 HERE = Path(__file__).parent
-NUM_ROWS = 800
+NUM_ROWS = 1200
 NUM_HELDOUT = 48
 PROMPT_BYTES = (32, 64, 96)
 LENGTHS = (80, 512)  # tokens of a whole row
+MAX_REPEATED = (
+    0.7  # of a row's 8-grams; above it the row is little but a loop, mostly of blanks, and left out
+)
 
 
 def main() -> None:
@@ -51,8 +54,15 @@ def make_rows(
         for row in rows.tolist():
             length = max(num_prompt + 16, round(shortest * (longest / shortest) ** rng.random()))
             kept = [token for token in row[:length] if token != tokenizer.pad_token_id]
+            if repeated_share(kept) > MAX_REPEATED:
+                continue
             yield {"input_ids": kept, "loss_mask": [0] * num_prompt + [1] * (len(kept) - num_prompt)}
-        print(f"{50 * (batch + 1)} rows", flush=True)
+        print(f"{50 * (batch + 1)} of {NUM_ROWS} continued", flush=True)
+
+
+def repeated_share(ids: list[int]) -> float:
+    grams = [tuple(ids[i : i + 8]) for i in range(len(ids) - 7)]
+    return 1 - len(set(grams)) / len(grams)
 
 
 def draw_prompts(
