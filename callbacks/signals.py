@@ -2,11 +2,14 @@
 
 import os
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from lightning import LightningModule, Trainer
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -20,66 +23,84 @@ class StoppedBySignal(SystemExit):
 
 
 class StopOnSignal(Checkpoint):
-    """Ends training after the current optimizer step with a checkpoint, also when one rank alone is
-    signalled.
+    """Ends training after the current optimizer step (while it validates: after that) with a checkpoint, also
+    when one rank alone is signalled.
 
     The handler only sets a flag, which travels with the sums that all ranks exchange at every optimizer
-    step: a
-    collective inside a signal handler hangs when one rank alone is signalled. A second signal stops at once.
+    step: a collective inside a handler hangs when one rank alone is signalled. A second signal stops at once.
     (A Checkpoint, so that Lightning runs it behind the callbacks whose state it saves.)
 
     Args:
         folder: Where the checkpoint goes; null: `checkpoints` in the run's log folder.
+        echo_seconds: Repeats within this time are echoes of one signal: torchrun hands on to its ranks what
+            a terminal or scheduler has sent to them as well.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
+    def __init__(self, folder: str | None = None, echo_seconds: float = 2.0) -> None:
         self.folder = folder
-        self._previous: dict[signal.Signals, Any] = {}
+        self.echo_seconds = echo_seconds
+        self._handle: Callable[[int, FrameType | None], None]
         self._leaving: StoppedBySignal | None = None
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, DFlashModule)
+        first: dict[int, float] = {}
 
         def handle(number: int, frame: FrameType | None) -> None:
-            name = _NAMES[signal.Signals(number)]
-            if pl_module.stop_votes[name]:
+            now = time.monotonic()
+            if now - first.setdefault(number, now) > self.echo_seconds:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
-            pl_module.stop_votes[name] = True
+            pl_module.stop_votes[_NAMES[signal.Signals(number)]] = True
 
-        for number in _NAMES:
-            self._previous[number] = signal.signal(number, handle)
+        self._handle = handle
+        # Lightning is about to register its own for SIGTERM, which broadcasts: ours takes its place.
+        trainer._signal_connector._sigterm_notifier_fn = handle  # type: ignore[method-assign,assignment]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """From here on Lightning puts back every handler when the run ends."""
+        signal.signal(signal.SIGINT, self._handle)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         assert isinstance(pl_module, DFlashModule)
         votes = pl_module.last_totals
-        if not pl_module.step_finished or not (votes.sigterm or votes.sigint):
+        if pl_module.step_finished and (votes.sigterm or votes.sigint):
+            self._stop(trainer, pl_module, sigterm=votes.sigterm > 0)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """No step exchanges votes here, and the validation behind the last step is followed by none."""
+        assert isinstance(pl_module, DFlashModule)
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
+        ours = pl_module.stop_votes
+        agree = trainer.strategy.reduce_boolean_decision
+        sigterm, sigint = (agree(ours[name], all=False) for name in ("sigterm", "sigint"))
+        if sigterm or sigint:
+            self._stop(trainer, pl_module, sigterm=sigterm)
+            self._leave()
+
+    def _stop(self, trainer: Trainer, pl_module: DFlashModule, *, sigterm: bool) -> None:
         folder = Path(self.folder or Path(trainer.log_dir or trainer.default_root_dir) / "checkpoints")
         path = folder / f"stopped-step={pl_module.data.position.steps}.ckpt"
         trainer.save_checkpoint(path)
-        name, code = ("SIGTERM", 143) if votes.sigterm else ("Ctrl-C", 130)
+        name, code = ("SIGTERM", 143) if sigterm else ("Ctrl-C", 130)
         rank_zero_info(f"stopped by {name}; resume with --ckpt_path {path}")
-        self._leaving = StoppedBySignal(code)
+        self._leaving = StoppedBySignal(0 if _is_child_of_lightning(trainer) else code)
 
-    # The first hook behind the step's own log, whichever it is: so a resumed run has every row.
-
-    def on_train_batch_start(self, *_: Any) -> None:
-        self._leave()
-
-    def on_validation_start(self, *_: Any) -> None:
-        self._leave()
-
-    def on_train_epoch_end(self, *_: Any) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
+    def _leave(self, *_: Any) -> None:
+        """At the first hook behind the step's own log, so that a resumed run has every row."""
         if self._leaving:
             raise self._leaving
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous.clear()
+    on_train_batch_start = _leave  # type: ignore[assignment]
+    on_validation_start = _leave  # type: ignore[assignment]
+    on_train_epoch_end = _leave  # type: ignore[assignment]
+
+
+def _is_child_of_lightning(trainer: Trainer) -> bool:
+    """True where Lightning's own launcher started this process: another exit code than 0 would make it kill
+    the main process, whose code is the one that a user's shell sees."""
+    environment = trainer._accelerator_connector.cluster_environment
+    return isinstance(environment, LightningEnvironment) and environment.local_rank() > 0

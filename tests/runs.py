@@ -34,12 +34,21 @@ def save_toy_target(folder: Path) -> Path:
     return folder
 
 
-def write_rows(path: Path, lengths: Sequence[int], *, seed: int = 0) -> Path:
-    """Ready rows of random tokens; the first third of each is the prompt."""
+Row = tuple[int, Sequence[int]]
+"""(length, positions that the assistant wrote)"""
+
+
+def last_two_thirds(length: int) -> Row:
+    """A row of `length` tokens whose first third is the prompt."""
+    return length, range(length // 3, length)
+
+
+def write_rows(path: Path, rows: Sequence[Row], *, seed: int = 0) -> Path:
+    """Ready rows of random tokens."""
     rng = np.random.default_rng(seed)
     with path.open("w") as file:
-        for length in lengths:
-            mask = [0] * (length // 3) + [1] * (length - length // 3)
+        for length, supervised in rows:
+            mask = [int(i in supervised) for i in range(length)]
             ids = rng.integers(2, MASK, length).tolist()
             file.write(json.dumps({"input_ids": ids, "loss_mask": mask}) + "\n")
     return path
@@ -47,11 +56,17 @@ def write_rows(path: Path, lengths: Sequence[int], *, seed: int = 0) -> Path:
 
 def make_store(folder: Path, target: Path, lengths: Sequence[int], *, held_out: Sequence[int] = ()) -> Path:
     """A token store of ready rows with the given lengths."""
+    rows, others = map(last_two_thirds, lengths), map(last_two_thirds, held_out)
+    return make_store_of(folder, target, list(rows), held_out=list(others))
+
+
+def make_store_of(folder: Path, target: Path, rows: Sequence[Row], *, held_out: Sequence[Row] = ()) -> Path:
+    """A token store of ready rows with the given lengths and supervised positions."""
     tokenizer = PreTrainedTokenizerFast.from_pretrained(target)
     folder.mkdir(parents=True, exist_ok=True)
     validation = (str(write_rows(folder / "held_out.jsonl", held_out, seed=1)),) if len(held_out) else ()
     config = PrepareConfig(
-        input=(str(write_rows(folder / "rows.jsonl", lengths)),),
+        input=(str(write_rows(folder / "rows.jsonl", rows)),),
         output=str(folder / "store"),
         validation_input=validation,
         validation_share=0.0,
@@ -89,15 +104,15 @@ def toy_trainer(root: Path, *, callbacks: Sequence[Callback] = (), **options: An
         "log_every_n_steps": 2,
         "logger": CSVLogger(root, name="logs"),
         "enable_checkpointing": False,
+        "use_distributed_sampler": False,
+        "reload_dataloaders_every_n_epochs": 1,
+        "num_sanity_val_steps": 0,
         **options,
     }
     return Trainer(
         accelerator="cpu",
         default_root_dir=root,
         callbacks=list(callbacks),
-        use_distributed_sampler=False,
-        reload_dataloaders_every_n_epochs=1,
-        num_sanity_val_steps=0,
         enable_progress_bar=False,
         enable_model_summary=False,
         **values,

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from lightning import LightningDataModule
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch.utils.data import DataLoader
 
 from dflash_lightning.data.batch import TokenBatch
@@ -21,7 +22,8 @@ from dflash_lightning.data.sampler import InterleavedBatchSampler
 from dflash_lightning.data.store import TokenStore
 from dflash_lightning.plan.config import PlanConfig
 from dflash_lightning.plan.epoch import resolve_edges
-from dflash_lightning.plan.windows import Window, require_ranks_fit
+from dflash_lightning.plan.summary import describe, final_run_warning, summarize
+from dflash_lightning.plan.windows import Window, as_ghost, require_ranks_fit
 
 
 class DFlashDataModule(LightningDataModule):
@@ -69,9 +71,24 @@ class DFlashDataModule(LightningDataModule):
         config = replace(self.plan_config, edges=resolve_edges(samples, self.plan_config))
         self.epochs = self._planned(samples, config)
         self.edges: tuple[int, ...] = tuple(config.edges)  # type: ignore[arg-type]  # resolved: no rule's name
+        if not len(self.store.samples("validation").lengths):
+            self._validate_nothing(stage)
         if stage == "fit":
             require_ranks_fit(len(samples.lengths), self._world)
-            self.epochs.plan(0)  # refuses what no plan can hold, before any model is loaded
+            # Refuses what no plan can hold, before any model is loaded; and shows what the run will see.
+            summary = summarize(self.epochs.plan(0), samples)
+            rank_zero_info(describe(summary))
+            if warning := final_run_warning(summary):
+                rank_zero_warn(warning)
+
+    def _validate_nothing(self, stage: str) -> None:
+        if stage == "validate":
+            raise ValueError(
+                f"token store {self.store_path} holds no validation rows; "
+                "prepare it with a --validation-share or a --validation-input"
+            )
+        if self.trainer:
+            self.trainer.limit_val_batches = 0
 
     def _planned(self, samples: Any, config: PlanConfig) -> PlannedEpochs:
         return PlannedEpochs(
@@ -98,17 +115,16 @@ class DFlashDataModule(LightningDataModule):
         rule = AnchorRule(self.num_anchors, self.anchor_slots, self.seed, epoch)
         return self._loader("train", sampler, rule)
 
-    def val_dataloader(self) -> DataLoader[TokenBatch] | list[Any]:
+    def val_dataloader(self) -> DataLoader[TokenBatch]:
         """Every validation batch on exactly one rank, always in the same order, with all anchors."""
         assert self.trainer is not None
         samples = self.store.samples("validation")
-        if not len(samples.lengths):
-            return []
         longest = max(self.edges[-1], int(samples.lengths.max()))
         config = replace(self.epochs.config, edges=(*self.edges[:-1], longest))
         epochs = self._planned(samples, config)
         windows = epochs.windows(Position(), world=1, accumulate=1)
-        mine = windows[self.trainer.global_rank :: self._world]
+        # A rank without a batch would skip validation, and with it the sums that the others wait for.
+        mine = windows[self.trainer.global_rank :: self._world] or [as_ghost(windows[0])]
         rule = AnchorRule(None, "batch_max", self.seed, 0)
         return self._loader("validation", InterleavedBatchSampler(mine, rank=0, epoch=None), rule)
 

@@ -58,6 +58,12 @@ def require_ranks_fit(num_samples: int, world: int) -> None:
         )
 
 
+def as_ghost(window: Window) -> Window:
+    """The same rows without loss, for a rank that has none of its own."""
+    batches = [[replace(batch, sample_ids=~batch.sample_ids) for batch in ranks] for ranks in window.batches]
+    return replace(window, batches=tuple(map(tuple, batches)))
+
+
 def windows_in(num_batches: int, *, world: int, accumulate: int, tail: Tail) -> int:
     """Optimizer steps that so many batches make."""
     full, rest = divmod(num_batches, world * accumulate)

@@ -29,7 +29,7 @@ from dflash_lightning.training.logged_totals import LoggedTotals
 from dflash_lightning.training.normalize import StepRecord, normalize_gradients, raw_norm
 from dflash_lightning.training.optimizer import AdamWConfig
 from dflash_lightning.training.preflight import run_checks
-from dflash_lightning.training.resume import catch_up_validation, load_extras, save_extras
+from dflash_lightning.training.resume import catch_up_validation, forget_restart, load_extras, save_extras
 from dflash_lightning.training.step_guard import StepGuard, offending_batches
 from dflash_lightning.training.validation import ValidationSums, anchor_groups
 from dflash_lightning.training.window_sums import WindowSums, WindowTotals
@@ -283,14 +283,14 @@ class DFlashModule(LightningModule):
     def on_validation_epoch_end(self) -> None:
         self.log_dict(self.validation.ratios(), prog_bar=False)
         self.validation.reset()
-        self.validated_at = self.data.position.steps
+        if not self.trainer.sanity_checking:
+            self.validated_at = self.data.position.steps
 
     # --- resume
 
     def on_train_start(self) -> None:
         self.horizon = self.data.horizon()
-        # Lightning's restart bookkeeping is about its own batch counters, which a resumed run starts anew.
-        self.trainer.fit_loop.restarting = False
+        forget_restart(self.trainer)
         catch_up_validation(self)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -7,9 +7,12 @@ Add one by decorating it; the order of the file is the order of the checks.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import torch
 from lightning import Trainer
+from lightning.pytorch.callbacks import Callback, GradientAccumulationScheduler
 
 from dflash_lightning.data.datamodule import DFlashDataModule
+from dflash_lightning.data.split import SPLITS
 
 if TYPE_CHECKING:
     from dflash_lightning.training.module import DFlashModule
@@ -41,24 +44,56 @@ def lightning_leaves_the_sampler_alone(
     reload: int = trainer.reload_dataloaders_every_n_epochs  # type: ignore[attr-defined]  # set by a connector
     if reload != 1:
         raise ValueError(
-            f"trainer.reload_dataloaders_every_n_epochs must be 1, got {reload}: every epoch has its own plan, "
-            "of its own length"
+            f"trainer.reload_dataloaders_every_n_epochs must be 1, got {reload}: every epoch has its own "
+            "plan, of its own length"
         )
 
 
 @check
 def whole_windows_only(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
     limit = trainer.limit_train_batches
-    if limit != 1.0 and (isinstance(limit, float) or limit % trainer.accumulate_grad_batches):
+    if isinstance(limit, int) or limit != 1.0:  # the integer 1 is one batch
         raise ValueError(
-            f"trainer.limit_train_batches is {limit}, which would cut an optimizer window of "
-            f"{trainer.accumulate_grad_batches} micro-batches; use trainer.max_steps to train for less"
+            f"trainer.limit_train_batches is {limit} (fast_dev_run sets it, too), but an epoch is a plan "
+            "that is trained to its end; use trainer.max_steps to train for less"
         )
     overfit: float = trainer.overfit_batches  # type: ignore[attr-defined]  # set by setup, not __init__
     if overfit:
         raise ValueError(
             f"trainer.overfit_batches is {overfit}, but it replaces the plan's loader; "
             "prepare a small store to overfit on"
+        )
+
+
+@check
+def accumulation_is_constant(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by a connector
+    if any(isinstance(callback, GradientAccumulationScheduler) for callback in callbacks):
+        raise ValueError(
+            "GradientAccumulationScheduler is in trainer.callbacks, but windows are cut once an epoch; set "
+            "trainer.accumulate_grad_batches, and resume with another value to change it"
+        )
+
+
+@check
+def validation_comes_at_agreed_steps(
+    trainer: Trainer, module: "DFlashModule", data: DFlashDataModule
+) -> None:
+    """By time, one rank could validate while another trains on, and both would wait for ever. By a count
+    within the epoch, a resumed run would validate at other steps than one that never stopped."""
+    if trainer._val_check_time_interval is not None:  # type: ignore[attr-defined]  # set by setup
+        raise ValueError(
+            "trainer.val_check_interval is a time, but clocks of ranks differ and validation is run by all "
+            "of them together; give a number of batches, with check_val_every_n_epoch null"
+        )
+    every, window = trainer.val_check_interval, trainer.accumulate_grad_batches
+    if every == 1.0 and isinstance(every, float):  # the end of an epoch; the integer 1 is every batch
+        return
+    if trainer.check_val_every_n_epoch is not None or every % window:
+        raise ValueError(
+            f"trainer.val_check_interval is {every}: validate at the end of every n-th epoch (leave it out), "
+            f"or every so many batches of the whole run: a multiple of accumulate_grad_batches "
+            f"({window}), with check_val_every_n_epoch null"
         )
 
 
@@ -82,7 +117,7 @@ def clipping_is_by_norm(trainer: Trainer, module: "DFlashModule", data: DFlashDa
 
 @check
 def data_fits_the_target(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
-    longest = int(data.store.samples("train").lengths.max())
+    longest = max(int(data.store.samples(name).lengths.max(initial=0)) for name in SPLITS)
     positions = module.target_config.max_position_embeddings
     if longest > positions:
         raise ValueError(
@@ -100,3 +135,17 @@ def schedule_is_sane(trainer: Trainer, module: "DFlashModule", data: DFlashDataM
     peak = module.optimizer_config.lr
     if not all(0 <= rate <= peak * (1 + 1e-9) for rate in rates):
         raise ValueError(f"the learning-rate schedule leaves [0, {peak}]: {min(rates)} to {max(rates)}")
+
+
+@check
+def all_ranks_have_the_same_plan(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
+    """Each rank plans for itself; a stale copy of the store on one node would deal other batches there."""
+    if trainer.world_size == 1 or trainer.state.fn != "fit":
+        return
+    ours = torch.tensor(list(bytes.fromhex(data.epochs.plan(0).digest)), device=trainer.strategy.root_device)
+    digests = [bytes(row).hex() for row in trainer.strategy.all_gather(ours).tolist()]
+    if len(set(digests)) > 1:
+        raise ValueError(
+            f"ranks disagree about the plan (rank 0 first): {', '.join(digests)}; give all nodes the same "
+            f"token store ({data.store_path}), settings and version"
+        )

@@ -8,21 +8,26 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from lightning import Trainer
+from lightning.pytorch.loops.loop import _Loop
 from lightning.pytorch.utilities import rank_zero_info
 
 if TYPE_CHECKING:
     from dflash_lightning.training.module import DFlashModule
 
 
-def loops_at_epoch_start(fit_loop: dict[str, Any], *, epoch: int, steps: int) -> dict[str, Any]:
+def loops_at_epoch_start(
+    fit_loop: dict[str, Any], *, epoch: int, steps: int, unaligned: int = 0
+) -> dict[str, Any]:
     """Lightning's fit-loop state, rewritten to "`epoch` epochs are done, `steps` optimizer steps were made".
 
     Lightning would count on from the micro-batches of the old world and accumulation (spec/batching.md 6,
-    rows 5 and 6); its optimizer-step counter, which is what global_step reads, stays.
+    rows 5 and 6); its optimizer-step counter, which is what global_step reads, stays. `unaligned`
+    micro-batches of an unfinished window are run again.
     """
     done = {"ready": epoch, "started": epoch, "processed": epoch, "completed": epoch}
     batches = fit_loop["epoch_loop.batch_progress"]
-    seen = batches["total"]["processed"]
+    seen = batches["total"]["processed"] - unaligned
     total = {**batches["total"], "ready": seen, "started": seen, "completed": seen}
     return {
         **fit_loop,
@@ -75,6 +80,7 @@ def save_extras(module: "DFlashModule") -> dict[str, Any]:
         "logged": module.logged.state_dict(),
         "guard": module.guard.state_dict(),
         "validated_at": module.validated_at,
+        "unaligned": len(module.window_sums.losses),  # micro-batches of a window that has not stepped yet
     }
 
 
@@ -94,11 +100,13 @@ def load_extras(module: "DFlashModule", checkpoint: dict[str, Any]) -> None:
     module.logged.load_state_dict(saved["logged"])
     module.guard.load_state_dict(saved["guard"])
     module.validated_at = saved["validated_at"]
-    position = checkpoint[type(module.data).__qualname__][
-        "position"
-    ]  # the DataModule itself is restored later
+    # The DataModule itself is restored later.
+    position = checkpoint[type(module.data).__qualname__]["position"]
     checkpoint["loops"]["fit_loop"] = loops_at_epoch_start(
-        checkpoint["loops"]["fit_loop"], epoch=position["epoch"], steps=position["steps"]
+        checkpoint["loops"]["fit_loop"],
+        epoch=position["epoch"],
+        steps=position["steps"],
+        unaligned=saved["unaligned"],
     )
 
 
@@ -118,17 +126,37 @@ def _settings(module: "DFlashModule") -> dict[str, Any]:
     }
 
 
+def forget_restart(trainer: Trainer) -> None:
+    """Lightning's restart bookkeeping is about its own batch counters, which a resumed run starts anew.
+
+    The setter of FitLoop would keep the mark wherever max_steps is set.
+    """
+    _Loop.restarting.fset(trainer.fit_loop, False)  # type: ignore[attr-defined]  # a property
+
+
 def catch_up_validation(module: "DFlashModule") -> None:
-    """Run the validation of an epoch whose last step was saved, but whose validation was not reached."""
+    """Run the validation that was due at the step of the checkpoint, where it was saved before."""
     trainer, position = module.trainer, module.data.position
-    if not position.steps or position.cursor or module.validated_at == position.steps:
+    if not position.steps or module.validated_at == position.steps:
         return
     loop, progress = trainer.fit_loop.epoch_loop, trainer.fit_loop.epoch_progress.current
-    progress.completed -= 1  # it belongs to the epoch before and to its last step, and is logged there
+    epoch_ended = position.cursor == 0
+    # Validation belongs to the last step and its epoch, and is logged there.
+    progress.completed -= epoch_ended
     loop._batches_that_stepped -= 1
-    if loop._should_check_val_epoch():
+    if _validation_was_due(trainer, epoch_ended=epoch_ended):
         trainer.validating = True
         loop.val_loop.run()
         trainer.training = True
-    progress.completed += 1
+    progress.completed += epoch_ended
     loop._batches_that_stepped += 1
+
+
+def _validation_was_due(trainer: Trainer, *, epoch_ended: bool) -> bool:
+    loop = trainer.fit_loop.epoch_loop
+    if not loop._should_check_val_epoch():
+        return False
+    if trainer.check_val_every_n_epoch is not None:
+        return epoch_ended
+    every: int = trainer.val_check_batch  # type: ignore[assignment]  # preflight: a number of batches
+    return loop.batch_progress.total.ready % every == 0
