@@ -1,6 +1,8 @@
 """fit and validate through LightningCLI: what is linked, what may not be changed, nothing else."""
 
 import pkgutil
+import warnings
+import signal
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +14,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
 
 from dflash_lightning import callbacks
+from dflash_lightning.callbacks.signals import StoppedBySignal
 from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.training.checkpoint_path import newest_checkpoint
 from dflash_lightning.training.module import DFlashModule
@@ -23,6 +26,11 @@ for _module in pkgutil.iter_modules(callbacks.__path__):
 # Both before the parser is made: `${model.block_size}` must work under subcommands too, and a docstring
 # under a config field is that option's help.
 set_parsing_settings(omegaconf_absolute_to_relative_paths=True, docstring_parse_attribute_docstrings=True)
+
+# Said at every start, about things that are meant: the target runs behind the transfer of each batch, and
+# Lightning 2.6 is not yet at ease with torch 2.13's pytree.
+warnings.filterwarnings("ignore", message=".*You have overridden `on_after_batch_transfer`")
+warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
 
 # data/sampler.py gives each rank its share of the plan, every epoch has its own; preflight refuses others.
 FIXED = {"use_distributed_sampler": False, "reload_dataloaders_every_n_epochs": 1}
@@ -121,5 +129,10 @@ def _cli(arguments: ArgsType, *, run: bool) -> DFlashCLI:
 
 def main(arguments: Sequence[str]) -> int:
     """`python cli.py fit ...` or `validate ...`."""
-    run_cli(arguments)
+    try:
+        run_cli(arguments)
+    except StoppedBySignal:
+        # torchrun answers the first rank's exit with SIGTERM to the others, which are closing their loggers.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise
     return 0

@@ -3,6 +3,7 @@
 Each command is imported only when named: importing Lightning takes seconds that `--help` should not cost.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -42,6 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"unknown command {name!r}; choose one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
+    try:
+        return _run(name, arguments)
+    except (ValueError, OSError) as error:  # what a user wrote, or a file that is not there
+        if os.environ.get("DFLASH_TRACEBACK"):
+            raise
+        print(f"\n{name}: {error}\n(DFLASH_TRACEBACK=1 shows where)", file=sys.stderr)
+        return 1
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
     if name in TRAINER_COMMANDS:
         return int(import_module("dflash_lightning.lightning_cli").main(arguments))
     return int(import_module(f"dflash_lightning.commands.{name}").main(arguments[1:]) or 0)
