@@ -1,8 +1,8 @@
 """fit and validate through LightningCLI: what is linked, what may not be changed, nothing else."""
 
 import pkgutil
-import warnings
 import signal
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path

@@ -1,19 +1,21 @@
 """The documented metrics are equal on one and two ranks, and count no ghost (field.md 23 to 25)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.callbacks.recount import bucket_mix, in_windows
 from tests.ranks import jobs
-from tests.runs import make_store
+from tests.runs import PLAN, make_store
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 
 
-def runs(tmp_path, target, two_ranks, lengths, *, epochs=1):
+def runs(tmp_path, target, two_ranks, lengths, **options):
     """One process with four micro-batches a step, and two ranks with two: the same windows."""
     store = str(make_store(tmp_path / "store", target, lengths))
-    settings = {"target": str(target), "store": store, "max_epochs": epochs, "log_every_n_steps": 1}
+    settings = {"target": str(target), "store": store, "max_epochs": 1, "log_every_n_steps": 1} | options
     alone = jobs.fit(str(tmp_path / "one"), accumulate_grad_batches=4, **settings)
     ours = two_ranks.run("tests.ranks.jobs:fit", root=str(tmp_path / "two"), **settings)
     return alone, ours
@@ -38,8 +40,9 @@ def test_two_ranks_log_what_one_logs(tmp_path, toy_target, two_ranks):
 
 
 def test_a_ghost_row_is_no_sample(tmp_path, toy_target, two_ranks):
-    """Three samples, each longer than half the budget, leave one rank's last turn empty."""
-    _, ours = runs(tmp_path, toy_target, two_ranks, [30, 31, 32])
+    """Three batches of one row leave one rank's last turn empty."""
+    plan = replace(PLAN, max_rows=1)
+    _, ours = runs(tmp_path, toy_target, two_ranks, [30, 31, 32], data={"plan": plan})
     ghosts = [i for rank in ours for batch in rank["batches"] for i in batch["ids"] if i < 0]
     assert len(ghosts) == 1
     totals = [float(row["train/tokens"]) for row in ours[0]["rows"] if row.get("train/tokens")]
