@@ -42,18 +42,19 @@ class Ranks:
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, job: str, *, timeout: float = 60, **arguments: Any) -> list[Any]:
+    def run(self, job: str, *, timeout: float = 90, **arguments: Any) -> list[Any]:
         """`job` is "module:function".
 
         Raises: JobFailed when a rank raised; TimeoutError after `timeout` seconds, when some rank hangs.
         """
+        deadline = time.monotonic() + timeout
         if self._process is None:
             self._start()
-            timeout += START_SECONDS
+            deadline += START_SECONDS
         part = self.folder / f"{self._number}.part"
-        part.write_bytes(pickle.dumps((job, arguments)))
+        part.write_bytes(pickle.dumps((job, arguments, timeout)))
         part.rename(self.folder / f"{self._number}.job")
-        replies = [self._reply(rank, time.monotonic() + timeout) for rank in range(self.world)]
+        replies = [self._reply(rank, deadline) for rank in range(self.world)]
         self._number += 1
         errors = [error for _, error in replies]
         if any(errors):
@@ -77,7 +78,7 @@ class Ranks:
         while not path.exists():
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
                 self.close()
-                tail = (self.folder / "output.txt").read_text(errors="replace")[-3000:]
+                tail = (self.folder / "output.txt").read_text(errors="replace")[-8000:]
                 self._number, self.folder = 0, self.folder.with_name(self.folder.name + "+")
                 raise TimeoutError(f"rank {rank} gave no answer: it hangs or died\n{tail}")
             time.sleep(0.02)

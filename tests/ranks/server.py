@@ -1,9 +1,10 @@
 """What torchrun starts: each rank runs the jobs it is asked for, so that many tests pay for imports once.
 
-in    folder/<n>.job, a pickled (name of a function, arguments)
+in    folder/<n>.job, a pickled (name of a function, arguments, timeout)
 out   folder/<n>.<rank>.result, a pickled (result, error)
 """
 
+import faulthandler
 import importlib
 import os
 import pickle
@@ -21,11 +22,13 @@ def resolve(name: str) -> Any:
 
 
 def answer(job: Path, rank: str) -> None:
-    name, arguments = pickle.loads(job.read_bytes())
+    name, arguments, timeout = pickle.loads(job.read_bytes())
+    faulthandler.dump_traceback_later(0.8 * timeout)  # says where a rank hangs, in the output of the pool
     try:
         reply = (resolve(name)(**arguments), None)
     except (Exception, SystemExit) as error:
         reply = (None, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
+    faulthandler.cancel_dump_traceback_later()
     part = job.with_suffix(f".{rank}.part")
     part.write_bytes(pickle.dumps(reply))
     part.rename(job.with_suffix(f".{rank}.result"))
