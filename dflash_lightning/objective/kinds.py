@@ -7,7 +7,7 @@ law   the loss of a step is sum(weight x token loss) / sum(weight), both over th
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import ClassVar, Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -35,7 +35,6 @@ class Objective(ABC):
         return None
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy(Objective):
     """Cross-entropy on the real tokens, decaying along the block: the paper's loss."""
@@ -49,7 +48,6 @@ class CrossEntropy(Objective):
         return _decay(self.gamma, supervised)
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class DPace(Objective):
     """Cross-entropy weighted by how much of the expected accepted length still depends on the slot."""
@@ -67,7 +65,6 @@ class DPace(Objective):
         return dpace_weights(token_loss.float(), supervised, alpha=self.alpha)
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Distillation(Objective):
     """Cross-entropy on the real tokens, mixed with that against the target's own distribution."""
