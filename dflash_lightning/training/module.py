@@ -25,6 +25,7 @@ from dflash_lightning.target.hidden_states import TargetStates
 from dflash_lightning.target.loading import Target, load_config, load_target, load_tokenizer
 from dflash_lightning.training.build import DrafterShape, TargetSettings, drafter_config, load_initial_weights
 from dflash_lightning.training.forward import BlockOutcome, draft_blocks
+from dflash_lightning.training.gather import rows_of_all_ranks
 from dflash_lightning.training.logged_totals import LoggedTotals
 from dflash_lightning.training.normalize import StepRecord, normalize_gradients, raw_norm
 from dflash_lightning.training.optimizer import AdamWConfig
@@ -242,9 +243,8 @@ class DFlashModule(LightningModule):
 
     def _report_skipped(self, window: Window, step: StepRecord) -> None:
         finite = torch.stack([torch.isfinite(loss) for loss in self.window_sums.losses])
-        everyone = self.all_gather(finite.long())
-        assert isinstance(everyone, Tensor)
-        batches = offending_batches(window, everyone.view(-1, len(finite)).bool().tolist())
+        everyone = rows_of_all_ranks(self.trainer, finite.long())
+        batches = offending_batches(window, everyone.bool().tolist())
         record = {"step": step.step, "epoch": self.current_epoch, "norm": str(step.norm), "batches": batches}
         folder = Path(self.trainer.log_dir or self.trainer.default_root_dir)
         self.guard.skipped(record, folder / "skipped_steps.jsonl", write=self.trainer.is_global_zero)

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Callback, GradientAccumulationScheduler
 
 from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.data.split import SPLITS
+from dflash_lightning.training.gather import rows_of_all_ranks
 
 if TYPE_CHECKING:
     from dflash_lightning.training.module import DFlashModule
@@ -143,7 +144,7 @@ def all_ranks_have_the_same_plan(trainer: Trainer, module: "DFlashModule", data:
     if trainer.world_size == 1 or trainer.state.fn != "fit":
         return
     ours = torch.tensor(list(bytes.fromhex(data.epochs.plan(0).digest)), device=trainer.strategy.root_device)
-    digests = [bytes(row).hex() for row in trainer.strategy.all_gather(ours).tolist()]
+    digests = [bytes(row).hex() for row in rows_of_all_ranks(trainer, ours).tolist()]
     if len(set(digests)) > 1:
         raise ValueError(
             f"ranks disagree about the plan (rank 0 first): {', '.join(digests)}; give all nodes the same "

@@ -15,7 +15,7 @@ import yaml
 from tests.ranks.jobs import read_rows
 from tests.ranks.pool import ROOT, environment, torchrun
 
-PATIENCE = 150
+PATIENCE = 300
 """Seconds for anything a run should do soon, imports included, on a machine that may be busy."""
 LAUNCHES = {
     "alone": ([sys.executable], []),
@@ -78,14 +78,15 @@ class Fit:
         config.write_text(yaml.safe_dump(values))
         start, options = LAUNCHES[self.launch]
         resume = [f"--ckpt_path={self.resume}"] if self.resume else []
-        self.process = subprocess.Popen(
-            [*start, "cli.py", "fit", f"--config={config}", *options, *resume],
-            cwd=ROOT,
-            env=environment(),
-            stdout=(self.folder / "output.txt").open("wb"),
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with (self.folder / "output.txt").open("wb") as output:
+            self.process = subprocess.Popen(
+                [*start, "cli.py", "fit", f"--config={config}", *options, *resume],
+                cwd=ROOT,
+                env=environment(),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         return self
 
     def __exit__(self, *_: object) -> None:
