@@ -5,10 +5,12 @@ the training ones, and writes runs/demo/summary.json, runs/demo/curves.png and t
 """
 
 import json
+import os
 import shutil
 import time
 from pathlib import Path
 
+import torch
 from curves import plot_curves
 from heldout import Heldout, heldout_report
 
@@ -25,6 +27,7 @@ SHOWN_PROMPT = "Explain in three sentences why the sea is salty."
 
 def main() -> None:
     started = time.monotonic()
+    torch.set_num_threads(os.cpu_count() or 1)  # torch's own choice is one thread per pair of hyper-threads
     shutil.rmtree(RUN, ignore_errors=True)
     chats = str(HERE.relative_to(ROOT) / "chats.jsonl")
     call("prepare", "--input", chats, "--target", TARGET, "--output", str(STORE), "--overwrite")
