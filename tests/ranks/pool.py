@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 120
+START_SECONDS = 300
 """Importing torch and lightning once per rank, on a machine that may be busy."""
 
 
