@@ -65,6 +65,7 @@ def test_every_epoch_runs_its_own_plan_to_the_end(tmp_path, toy_target, store):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*persistent_workers.*")  # a loader lives for one epoch: nothing to keep
 def test_workers_give_the_same_batches(tmp_path, toy_target, store):
     without = fit(tmp_path / "none", toy_target, store, max_epochs=2)
     workers = fit(tmp_path / "two", toy_target, store, max_epochs=2, data={"num_workers": 2})
@@ -115,17 +116,17 @@ def test_trainer_settings_that_would_break_the_plan_are_refused(
 )
 def test_every_objective_learns(objective, tmp_path, toy_target):
     two = make_store(tmp_path, toy_target, [24, 30])
-    settings = {"module": {"objective": objective, "lr": 1e-2}, "max_epochs": 30, "logging": False}
+    settings = {"module": {"objective": objective, "lr": 1e-2}, "max_epochs": 20, "logging": False}
     losses = [step["train/loss"] for step in fit(tmp_path / "run", toy_target, two, **settings)["steps"]]
-    assert min(losses[-5:]) < 0.7 * losses[0]
+    assert min(losses[-5:]) < 0.8 * losses[0]
 
 
 def test_bf16_keeps_fp32_masters_and_learns(tmp_path, toy_target):
     two = make_store(tmp_path, toy_target, [24, 30])
-    settings = {"module": {"lr": 1e-2}, "max_epochs": 30, "logging": False, "precision": "bf16-mixed"}
+    settings = {"module": {"lr": 1e-2}, "max_epochs": 20, "logging": False, "precision": "bf16-mixed"}
     ours = fit(tmp_path / "run", toy_target, two, **settings)
     losses = [step["train/loss"] for step in ours["steps"]]
-    assert min(losses[-5:]) < 0.7 * losses[0]
+    assert min(losses[-5:]) < 0.8 * losses[0]
     moments = [value for entry in ours["moments"].values() for value in entry.values()]
     assert {value.dtype for value in (*ours["weights"].values(), *moments)} == {torch.float32}
 
@@ -140,14 +141,28 @@ def assert_the_rest_is_equal(rest, whole, *, behind):
         assert torch.equal(rest["weights"][name], value), name
 
 
+BY_STEPS = {"max_steps": 10, "max_epochs": -1, "log_every_n_steps": 3, "keep": True}
+BY_COUNT = {"val_check_interval": 4, "check_val_every_n_epoch": None, "keep": True, "log_every_n_steps": 1}
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory, toy_target, store):
+    root = tmp_path_factory.mktemp("limited")
+    return root, fit(root, toy_target, store, **BY_STEPS)
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory, toy_target, store):
+    root = tmp_path_factory.mktemp("counted")
+    return root, fit(root, toy_target, store, **BY_COUNT)
+
+
 @pytest.mark.parametrize("step", [3, 6, 8])
-def test_a_run_limited_by_steps_resumes_exactly(step, tmp_path, toy_target, store):
+def test_a_run_limited_by_steps_resumes_exactly(step, limited, tmp_path, toy_target, store):
     """With max_steps set Lightning takes every run for a restarted one."""
-    settings = {"max_steps": 10, "max_epochs": -1, "log_every_n_steps": 3, "keep": True}
-    whole = fit(tmp_path / "whole", toy_target, store, **settings)
+    root, whole = limited
     assert whole["global_step"] == 10
-    kept = str(tmp_path / "whole" / "kept" / f"step={step}.ckpt")
-    rest = fit(tmp_path / "rest", toy_target, store, resume=kept, **settings)
+    rest = fit(tmp_path, toy_target, store, resume=str(root / "kept" / f"step={step}.ckpt"), **BY_STEPS)
     assert_the_rest_is_equal(rest, whole, behind=step)
     assert rest["rows"] == rows_behind(whole, step)
     assert whole["steps"][-1]["lr"] < 0.2 * max(
@@ -163,17 +178,10 @@ def rows_behind(whole, step):
 
 
 @pytest.mark.parametrize("step", [1, 2, 6, 7])
-def test_validation_by_a_count_of_batches_comes_at_the_same_steps(step, tmp_path, toy_target, store):
-    settings = {
-        "val_check_interval": 4,
-        "check_val_every_n_epoch": None,
-        "keep": True,
-        "log_every_n_steps": 1,
-    }
-    whole = fit(tmp_path / "whole", toy_target, store, **settings)
+def test_validation_by_a_count_of_batches_comes_at_the_same_steps(step, counted, tmp_path, toy_target, store):
+    root, whole = counted
     assert [int(row["step"]) for row in whole["rows"] if "val/tau" in row] == [1, 3, 5, 7, 9, 11]
-    kept = str(tmp_path / "whole" / "kept" / f"step={step}.ckpt")
-    rest = fit(tmp_path / "rest", toy_target, store, resume=kept, **settings)
+    rest = fit(tmp_path, toy_target, store, resume=str(root / "kept" / f"step={step}.ckpt"), **BY_COUNT)
     assert_the_rest_is_equal(rest, whole, behind=step)
     assert rest["rows"] == rows_behind(whole, step)
 
@@ -184,9 +192,7 @@ def test_a_sanity_check_is_no_validation(tmp_path, toy_target, store):
     whole = fit(tmp_path / "whole", toy_target, store, **settings)
     kept = str(tmp_path / "whole" / "kept" / "step=6.ckpt")
     rest = fit(tmp_path / "rest", toy_target, store, resume=kept, **settings)
-    assert [row["val/tau"] for row in rest["rows"] if "val/tau" in row] == [
-        row["val/tau"] for row in whole["rows"] if row["val/tau"]
-    ]
+    assert jobs.logged(rest["rows"], "val/tau") == jobs.logged(whole["rows"], "val/tau")
 
 
 class SaveInside(Checkpoint):
