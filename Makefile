@@ -5,6 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # For a CPU-only Linux: the CPU wheel index that pytorch.org's install page names, else PyPI's CUDA build is taken.
 TORCH_INDEX ?=
+TORCH := "torch>=2.11,<2.14"
 # How often the tests that kill, signal and resume real processes repeat.
 DFLASH_REPEAT ?= 1
 export DFLASH_REPEAT
@@ -48,7 +49,7 @@ clean:  ## remove what was built; runs/ and data/ stay
 	@echo "Installing into .venv: torch (0.2 GB for CPU, about 3 GB with CUDA on Linux), lightning, transformers,"
 	@echo "datasets and what they need (0.3 GB). On a Linux without a GPU set TORCH_INDEX to torch's CPU index."
 	$(PYTHON) -m venv .venv
-	$(if $(TORCH_INDEX),$(PIP) --index-url $(TORCH_INDEX) "torch>=2.11,<2.14")
+	$(if $(TORCH_INDEX),$(PIP) --index-url $(TORCH_INDEX) $(TORCH))
 	$(PIP) -e .
 	@touch $@
 
