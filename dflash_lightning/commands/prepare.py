@@ -3,13 +3,14 @@
 import os
 import sys
 import time
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
+from jsonargparse import ArgumentParser, Namespace
+
+from dflash_lightning.commands.teaching_help import TeachingHelp
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for transformers and datasets
     from dflash_lightning.data.prepare import OnProgress
@@ -41,9 +42,8 @@ HELD_OUT = "inputs held out as a whole, instead of a share; equal rows of --inpu
 def main(args: Sequence[str] | None = None) -> int:
     """Exit code: 0, or 1 with one message on standard error when the input cannot be used."""
     options = make_parser().parse_args(args)
-    os.environ.setdefault(
-        "TOKENIZERS_PARALLELISM", "false"
-    )  # rows go one by one, and threads break later forks
+    # Rows go one by one, and the tokenizer's threads break later forks.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         _prepare(options)
     except (ValueError, OSError) as error:
@@ -52,12 +52,10 @@ def main(args: Sequence[str] | None = None) -> int:
     return 0
 
 
-class _Help(DefaultHelpFormatter, RawDescriptionHelpFormatter):
-    """Keeps the line breaks of the description."""
-
-
 def make_parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="python cli.py prepare", description=DESCRIPTION, formatter_class=_Help)
+    parser = ArgumentParser(
+        prog="python cli.py prepare", description=DESCRIPTION, formatter_class=TeachingHelp
+    )
     add = parser.add_argument
     add("--config", action="config", help="YAML file of any of these options (input, max_length, ...)")
     add("--input", nargs="+", required=True, metavar="PATH", help=INPUT)

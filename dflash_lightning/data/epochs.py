@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dflash_lightning.plan.config import PlanConfig
-from dflash_lightning.plan.epoch import Plan, plan_epoch
+from dflash_lightning.plan.epoch import Plan, plan_batches_count, plan_epoch
 from dflash_lightning.plan.samples import Samples
-from dflash_lightning.plan.windows import Window, cut_windows
+from dflash_lightning.plan.windows import Window, cut_windows, windows_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,14 @@ class PlannedEpochs:
     def num_batches(self, epoch: int) -> int:
         """Planned batches of one epoch; differs a little from epoch to epoch."""
         if epoch not in self._num_batches:
-            kept = self._plan
-            self.plan(epoch)
-            self._plan = kept or self._plan
+            self._num_batches[epoch] = plan_batches_count(
+                self.samples,
+                self.config,
+                num_anchors=self.num_anchors,
+                block_size=self.block_size,
+                seed=self.seed,
+                epoch=epoch,
+            )
         return self._num_batches[epoch]
 
     def windows(self, position: Position, *, world: int, accumulate: int) -> Sequence[Window]:
@@ -104,18 +109,15 @@ class PlannedEpochs:
                 "the run has no end: set trainer.max_epochs or trainer.max_steps, "
                 "since the learning rate is a function of the share of the run that is done"
             )
-        total = self.consumed(position)
-        while max_epochs in (None, -1) or position.epoch < (max_epochs or 0):
-            windows = self.windows(position, world=world, accumulate=accumulate)
-            steps_left = max_steps - position.steps if max_steps >= 0 else len(windows)
-            if steps_left <= len(windows):
-                last = windows[steps_left - 1].stop if steps_left > 0 and len(windows) else position.cursor
-                total += last - position.cursor
-                if max_steps >= 0:
-                    return total
-            else:
-                total += self.num_batches(position.epoch) - position.cursor
-            position = replace(
-                position, epoch=position.epoch + 1, cursor=0, steps=position.steps + len(windows)
-            )
+        total, steps_left = self.consumed(position), max_steps - position.steps
+        epoch, cursor = position.epoch, position.cursor
+        while max_epochs in (None, -1) or epoch < (max_epochs or 0):
+            batches = self.num_batches(epoch) - cursor
+            steps = windows_in(batches, world=world, accumulate=accumulate, tail=self.config.tail)
+            if max_steps >= 0 and steps_left < steps:
+                return total + max(0, steps_left) * world * accumulate
+            total, steps_left = total + batches, steps_left - steps
+            epoch, cursor = epoch + 1, 0
+            if max_steps >= 0 and steps_left <= 0:
+                break
         return total

@@ -18,7 +18,7 @@ from dflash_lightning.decoding.lookup import lookup_rounds
 from dflash_lightning.decoding.teacher import teacher_forced_streaks
 from dflash_lightning.decoding.walk import walk_rounds
 from dflash_lightning.drafter.model import DFlashDrafter
-from dflash_lightning.export.zlab import load_zlab
+from dflash_lightning.export.zlab import load_drafter
 from dflash_lightning.training.module import DFlashModule
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def heldout_report(module: DFlashModule, exported: Path, prompts: Path) -> Heldo
     target, tokenizer = module.target, module.tokenizer
     assert target is not None
     untrained = DFlashDrafter(module.drafter_config, seed=module.seed).eval()
-    trained = loaded(exported)
+    trained = load_drafter(exported, dtype=torch.bfloat16)
     block_size = trained.config.block_size
     lines = prompts.read_text(encoding="utf-8").splitlines()[::EVERY]
     rows = [json.loads(line)["messages"] for line in lines]
@@ -58,11 +58,3 @@ def heldout_report(module: DFlashModule, exported: Path, prompts: Path) -> Heldo
         before.append(walk_rounds(teacher_forced_streaks(target, untrained, whole, len(ids))))
         lookup.append(lookup_rounds(ids, text.token_ids, block_size=block_size))
     return Heldout(acceptance_length(before), acceptance_length(after), acceptance_length(lookup))
-
-
-def loaded(folder: Path) -> DFlashDrafter:
-    """An exported drafter, in the precision it was exported in."""
-    config, weights = load_zlab(folder)
-    drafter = DFlashDrafter(config).to(torch.bfloat16)
-    drafter.load_state_dict(weights)
-    return drafter.eval()

@@ -83,7 +83,7 @@ def test_export_loads_and_generate_is_the_targets_own_text(run, tmp_path):
     assert config.block_size == 8
     words = ("--target", TARGET, "--drafter", drafter, "--raw", "--prompt", "def main(", "--check")
     text = cli("generate", *words, "--dtype", "float32", "--max-new-tokens", "64")
-    tau = float(re.search(r"acceptance length (\d+\.\d+)", text).group(1))
+    tau = float(re.search(r"acceptance length \(tau\) (\d+\.\d+)", text).group(1))
     assert tau > 1.0
 
 
