@@ -54,7 +54,8 @@ class StopOnSignal(Checkpoint):
             pl_module.stop_votes[_NAMES[signal.Signals(number)]] = True
 
         self._handle = handle
-        # Lightning is about to register its own for SIGTERM, which broadcasts: ours takes its place.
+        # Lightning is about to register its own for SIGTERM, which broadcasts: ours takes its place. (A plain
+        # function instead of a bound method, which is what the checker minds.)
         trainer._signal_connector._sigterm_notifier_fn = handle  # type: ignore[method-assign,assignment]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -94,6 +95,7 @@ class StopOnSignal(Checkpoint):
         if self._leaving:
             raise self._leaving
 
+    # One function for three hooks of different signatures, none of whose arguments it reads.
     on_train_batch_start = _leave  # type: ignore[assignment]
     on_validation_start = _leave  # type: ignore[assignment]
     on_train_epoch_end = _leave  # type: ignore[assignment]
