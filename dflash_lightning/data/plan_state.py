@@ -1,8 +1,9 @@
-"""What a checkpoint remembers of the plan, and the refusal of another one.
+"""What a checkpoint or another rank knows of the plan, and the refusal of another one.
 
 law   equal digests <=> the same samples in the same batches in the same order, with the same anchors
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from dflash_lightning.data.epochs import PlannedEpochs, Position
@@ -27,11 +28,7 @@ def saved_plan(epochs: PlannedEpochs, position: Position, store: TokenStore) -> 
 
 def require_same_plan(saved: dict[str, Any], ours: dict[str, Any]) -> None:
     """Raises ValueError naming both digests and every setting that differs."""
-    differences = [
-        f"{key}: {saved['settings'].get(key)} in the checkpoint, {ours['settings'].get(key)} here"
-        for key in sorted({*saved["settings"], *ours["settings"]})
-        if saved["settings"].get(key) != ours["settings"].get(key)
-    ]
+    differences = differing(saved, ours, "in the checkpoint", "here")
     if saved["digest"] != ours["digest"] or differences:
         raise ValueError(
             f"the checkpoint was trained on plan {saved['digest']}, but these settings give plan "
@@ -40,3 +37,26 @@ def require_same_plan(saved: dict[str, Any], ours: dict[str, Any]) -> None:
             "checkpoint's settings, or start a fresh run, from its exported weights if you like "
             "(model.init_from)"
         )
+
+
+def require_ranks_agree(plans: Sequence[dict[str, Any]]) -> None:
+    """Raises ValueError where a rank has another plan than rank 0; `plans[r]` is rank r's saved_plan."""
+    first = plans[0]
+    for rank, other in enumerate(plans):
+        if other["digest"] != first["digest"]:
+            differences = differing(first, other, "on rank 0", f"on rank {rank}")
+            raise ValueError(
+                f"ranks disagree about the plan: {first['digest']} on rank 0, {other['digest']} on "
+                f"rank {rank} ({'; '.join(differences) or 'equal settings: another version of the planner'}); "
+                "give all nodes the same token store, settings and version"
+            )
+
+
+def differing(one: dict[str, Any], other: dict[str, Any], here: str, there: str) -> list[str]:
+    """Each setting in which two saved plans differ, with both values."""
+    ours, theirs = one["settings"], other["settings"]
+    return [
+        f"{key}: {ours.get(key)} {here}, {theirs.get(key)} {there}"
+        for key in sorted({*ours, *theirs})
+        if ours.get(key) != theirs.get(key)
+    ]

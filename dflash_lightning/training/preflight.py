@@ -4,16 +4,18 @@ Each check is one function that raises ValueError with the thing, its value, the
 Add one by decorating it; the order of the file is the order of the checks.
 """
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import torch
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback, GradientAccumulationScheduler
 
 from dflash_lightning.data.datamodule import DFlashDataModule
+from dflash_lightning.data.epochs import Position
+from dflash_lightning.data.plan_state import require_ranks_agree, saved_plan
 from dflash_lightning.data.split import SPLITS
-from dflash_lightning.training.gather import rows_of_all_ranks
+from dflash_lightning.training.gather import texts_of_all_ranks
 
 if TYPE_CHECKING:
     from dflash_lightning.training.module import DFlashModule
@@ -143,10 +145,5 @@ def all_ranks_have_the_same_plan(trainer: Trainer, module: "DFlashModule", data:
     """Each rank plans for itself; a stale copy of the store on one node would deal other batches there."""
     if trainer.world_size == 1 or trainer.state.fn != "fit":
         return
-    ours = torch.tensor(list(bytes.fromhex(data.epochs.plan(0).digest)), device=trainer.strategy.root_device)
-    digests = [bytes(row).hex() for row in rows_of_all_ranks(trainer, ours).tolist()]
-    if len(set(digests)) > 1:
-        raise ValueError(
-            f"ranks disagree about the plan (rank 0 first): {', '.join(digests)}; give all nodes the same "
-            f"token store ({data.store_path}), settings and version"
-        )
+    ours = json.dumps(saved_plan(data.epochs, Position(), data.store))
+    require_ranks_agree([json.loads(text) for text in texts_of_all_ranks(trainer, ours)])
