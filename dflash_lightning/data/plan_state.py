@@ -44,10 +44,10 @@ def require_ranks_agree(plans: Sequence[dict[str, Any]]) -> None:
     first = plans[0]
     for rank, other in enumerate(plans):
         if other["digest"] != first["digest"]:
-            differences = differing(first, other, "on rank 0", f"on rank {rank}")
+            differences = "; ".join(differing(first, other, "on rank 0", f"on rank {rank}"))
             raise ValueError(
                 f"ranks disagree about the plan: {first['digest']} on rank 0, {other['digest']} on "
-                f"rank {rank} ({'; '.join(differences) or 'equal settings: another version of the planner'}); "
+                f"rank {rank} ({differences or 'equal settings: another version of the planner'}); "
                 "give all nodes the same token store, settings and version"
             )
 
