@@ -1,0 +1,62 @@
+"""What a user should hear of before training, each with its exact figure and the way out.
+
+in    Judgement
+out   messages; none for a plan that is as good as its samples allow
+"""
+
+from dflash_lightning.plan.judge.judgement import Judgement
+from dflash_lightning.plan.summary import BucketSummary, final_run_warning
+
+ROUNDING_SHARE = 0.05
+"""Rounding that makes up more than this share of the padded tokens is worth a warning."""
+
+
+def plan_warnings(judgement: Judgement) -> list[str]:
+    """All that applies, worst first."""
+    return [
+        *filter(None, [final_run_warning(judgement.summary)]),
+        *_large_bucket(judgement),
+        *_rare_buckets(judgement),
+        *_rounding(judgement),
+    ]
+
+
+def _large_bucket(judgement: Judgement) -> list[str]:
+    runs, summary = judgement.runs, judgement.summary
+    bucket = summary.buckets[runs.largest_bucket]
+    alone = bucket.batches == summary.batches  # with one bucket there is nothing to mix
+    if alone or not runs.forced_neighbours:
+        return []
+    return [
+        f"{_named(runs.largest_bucket, bucket)} makes {bucket.batches:,} of {summary.batches:,} batches "
+        f"({bucket.batches / summary.batches:.1%}): in any order at least {runs.forced_neighbours:,} of them "
+        "follow one of the same bucket; finer plan.edges within it spread its lengths over several buckets"
+    ]
+
+
+def _rare_buckets(judgement: Judgement) -> list[str]:
+    """One batch per window cannot mix, so there it is no news."""
+    summary, windows = judgement.summary, judgement.steps_per_epoch
+    rare = {i: bucket for i, bucket in enumerate(summary.buckets) if 0 < bucket.batches < windows}
+    if not rare or judgement.window_batches == 1:
+        return []
+    named = ", ".join(f"{_named(i, bucket)} has {bucket.batches:,}" for i, bucket in rare.items())
+    enough = -(-summary.batches // min(bucket.batches for bucket in rare.values()))
+    return [
+        f"fewer batches than the epoch's {windows:,} windows of {judgement.window_batches}: {named}; the other "
+        "windows never see such a bucket; merge it with a neighbour (plan.super_buckets, or other plan.edges), "
+        f"or accumulate until a window has {enough:,} batches"
+    ]
+
+
+def _rounding(judgement: Judgement) -> list[str]:
+    if judgement.rounding_share <= ROUNDING_SHARE:
+        return []
+    return [
+        f"rounding lengths up to a multiple of {judgement.config.pad_multiple} (plan.pad_multiple) makes "
+        f"{judgement.rounding_share:.1%} of all padded tokens; a smaller multiple wastes less"
+    ]
+
+
+def _named(index: int, bucket: BucketSummary) -> str:
+    return f"bucket {index} ({bucket.low:,} to {bucket.high:,} tokens)"
