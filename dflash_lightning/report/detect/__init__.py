@@ -1,0 +1,1 @@
+"""Detectors: one kind of verdict a file, pure functions of arrays."""
