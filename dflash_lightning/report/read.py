@@ -1,15 +1,29 @@
-"""Finds and reads the log of a run.
+"""Finds and reads the log of a run, in three stages: find the files, join them, sort them by step.
 
-in    a run's folder, or one metrics.csv
+in    a run's folder, a metrics.csv, a W&B folder, another trainer's JSONL or trainer_state.json
 out   Run
+law   what can be read is read: the log of a crashed run gives a Run with notes, not an error
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from dflash_lightning.report.aliases import looked_for, with_our_names
+from dflash_lightning.report.join import join
+from dflash_lightning.report.narrow import narrow
 from dflash_lightning.report.run import LOSS, Run
-from dflash_lightning.report.sources.csv_log import read_csv
-from dflash_lightning.report.sources.rows import Rows, joined
+from dflash_lightning.report.sources.find import find_log
+from dflash_lightning.report.sources.json_log import read_objects
+from dflash_lightning.report.sources.micro_log import PATTERN, read_micro_log, singles
+from dflash_lightning.report.sources.rows import Row, Rows
 from dflash_lightning.report.table import tabulate
+
+LOGGER_STEPS = ("step", "trainer/global_step")
+SKIPPED = "skipped_steps.jsonl"
 
 
 def read_run(path: Path, *, steps: tuple[int, int] | None = None) -> Run:
@@ -17,29 +31,75 @@ def read_run(path: Path, *, steps: tuple[int, int] | None = None) -> Run:
 
     Raises: OSError where there is nothing to read, ValueError where it holds no loss.
     """
-    source = _source(path)
+    found = find_log(path)
+    parts = [_with_steps(part) for part in found.read()]
+    source = join(parts, same_run=source_is_one_run(found.files))
     train, validation = tabulate(source.rows)
     if LOSS not in train.values:
-        raise ValueError(
-            f"{source.path} holds no column {LOSS}; it has {', '.join(train.values) or 'no values'}"
-        )
-    return Run(
-        name=path.name,
+        raise ValueError(_no_loss(source))
+    folders = _folders(path, found.files)
+    micro, micro_notes = read_micro_log([file for folder in folders for file in sorted(folder.glob(PATTERN))])
+    skipped, skipped_notes = _skipped([folder / SKIPPED for folder in folders])
+    run = Run(
+        name=path.resolve().name,
         path=str(path),
         steps=train.steps,
         values=train.values,
         times=train.times,
         val_steps=validation.steps,
         validation=validation.values,
+        micro=micro or singles(source.rows),
+        skipped=skipped,
+        non_finite=train.non_finite,
         complete=source.complete,
-        notes=[*source.notes, *train.notes],
+        notes=[*found.notes, *source.notes, *train.notes, *micro_notes, *skipped_notes],
     )
+    return run if steps is None else narrow(run, *steps)
 
 
-def _source(path: Path) -> Rows:
-    if path.is_file():
-        return read_csv(path)
-    found = sorted(path.glob("logs/version_*/metrics.csv"), key=lambda file: int(file.parent.name[8:]))
-    if not found:
-        raise FileNotFoundError(f"no log found at {path}: looked for logs/version_*/metrics.csv")
-    return joined([read_csv(file) for file in found])
+def source_is_one_run(files: Sequence[Path]) -> bool:
+    """W&B's files carry the run's id; a CSV logger's versions may be different runs."""
+    return files[-1].suffix == ".wandb"
+
+
+def _with_steps(part: Rows) -> Rows:
+    """Our names, and train/step in every row.
+
+    Lightning's loggers count from 0 and train/step from 1; validation rows hold the logger's step only.
+    """
+    gaps = [row["train/step"] - row[name] for row in part.rows for name in LOGGER_STEPS if _both(row, name)]
+    offset = float(np.median(gaps)) if gaps else 0.0
+    rows: list[Row] = []
+    for row in part.rows:
+        renamed = with_our_names(row)
+        if "train/step" in renamed and "train/step" not in row:
+            renamed["train/step"] += offset
+        rows.append(renamed)
+    return replace(part, rows=rows)
+
+
+def _both(row: Row, name: str) -> bool:
+    return "train/step" in row and name in row
+
+
+def _folders(path: Path, files: Sequence[Path]) -> list[Path]:
+    """Where the files beside a log lie: the run's folder, and each logger's (logs/version_0)."""
+    folders = [path, *(file.parent for file in files)] if path.is_dir() else [path.parent]
+    return [folder for i, folder in enumerate(folders) if folder not in folders[:i]]
+
+
+def _skipped(paths: Sequence[Path]) -> tuple[list[dict[str, Any]], list[str]]:
+    read = [read_objects(path) for path in paths if path.is_file()]
+    lines = {int(one["step"]): one for objects, _, _ in read for one in objects if "step" in one}
+    return [lines[step] for step in sorted(lines)], [note for _, notes, _ in read for note in notes]
+
+
+def _no_loss(source: Rows) -> str:
+    names = sorted({name for row in source.rows for name in row})
+    if not names:
+        return f"{source.path} holds no values yet"
+    if not any("train/step" in row for row in source.rows):
+        return (
+            f"{source.path} holds no step: looked for {looked_for('train/step')}; it has {', '.join(names)}"
+        )
+    return f"{source.path} holds no loss: looked for {looked_for(LOSS)}; it has {', '.join(names)}"

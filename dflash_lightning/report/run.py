@@ -66,6 +66,8 @@ class Run:
     """Single micro-batches, where they were written."""
     skipped: list[dict[str, Any]] = field(default_factory=list)
     """Lines of skipped_steps.jsonl: optimizer steps without a finite gradient."""
+    non_finite: list[int] = field(default_factory=list)
+    """Steps whose loss or gradient norm was logged as NaN or infinite."""
     complete: bool = True
     """False where the log breaks off in the middle of a line."""
     notes: list[str] = field(default_factory=list)

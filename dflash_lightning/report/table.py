@@ -1,23 +1,24 @@
 """Rows of a log -> arrays over steps.
 
-in    rows in the order they were written, each with a step
-out   steps, values, times, and the same for validation
-law   one row per step: what was written later wins, as a resumed run repeats the steps after its checkpoint
+in    rows in the order they were written, each with train/step
+out   steps, values, times; the same for validation
+law   one entry per step. Of a step written twice with other steps between (a resume), the later wins;
+      lines of one step in a row are single batches, and their mean is taken
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from dflash_lightning.report.run import FloatArray
+from dflash_lightning.report.run import LOSS, FloatArray
 from dflash_lightning.report.sources.rows import Row
 
 STEP = "train/step"
-LOGGER_STEPS = ("step", "trainer/global_step", "_step")
-"""What loggers count beside train/step; the first that a row has is used."""
-TIMES = ("time", "_timestamp", "timestamp")
-HOUSEKEEPING = {STEP, "epoch", "_runtime", "created_at", *LOGGER_STEPS, *TIMES}
+TIME = "time"
+HOUSEKEEPING = {STEP, TIME, "step", "trainer/global_step", "epoch", "_step", "_runtime"}
+SINGLE = {"seq_len", "bucket"}
+"""A row with one of these is one batch, not a window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,52 +28,59 @@ class Table:
     steps: FloatArray
     values: Mapping[str, FloatArray]
     times: FloatArray
+    non_finite: list[int] = field(default_factory=list)
+    """Steps whose loss or gradient norm was written, but is not a number or infinite."""
     notes: list[str] = field(default_factory=list)
 
 
 def tabulate(rows: Sequence[Row]) -> tuple[Table, Table]:
     """Training values and validation values (names `val/...`), each by step."""
-    offset = _logger_offset(rows)
-    placed = [(step, row) for row in rows if (step := _step(row, offset)) is not None]
-    return _table(placed, validation=False), _table(placed, validation=True)
+    return _table(rows, validation=False), _table(rows, validation=True)
 
 
-def _logger_offset(rows: Sequence[Row]) -> float:
-    """How far train/step runs before the logger's own step: 1 for Lightning, which counts from 0."""
-    gaps = [row[STEP] - row[name] for row in rows for name in LOGGER_STEPS[:2] if STEP in row and name in row]
-    return float(np.median(gaps)) if gaps else 0.0
-
-
-def _step(row: Row, offset: float) -> float | None:
-    if STEP in row:
-        return row[STEP]
-    return next((row[name] + offset for name in LOGGER_STEPS if name in row), None)
-
-
-def _table(placed: Sequence[tuple[float, Row]], *, validation: bool) -> Table:
-    merged: dict[float, Row] = {}
-    repeated = 0
-    for step, row in placed:
-        values = {
-            name: value
-            for name, value in row.items()
-            if name not in HOUSEKEEPING and name.startswith("val/") == validation
-        }
-        if not values:
+def _table(rows: Iterable[Row], *, validation: bool) -> Table:
+    merged: dict[float, list[Row]] = {}
+    last, repeated = None, 0
+    for row in rows:
+        values = _part(row, validation)
+        if STEP not in row or not values:
             continue
-        earlier = merged.get(step, {})
-        repeated += any(name in earlier for name in values)
-        merged[step] = earlier | values | {name: row[name] for name in TIMES if name in row}
-    steps = sorted(merged)
-    names = sorted({name for row in merged.values() for name in row} - set(TIMES))
-    notes = [f"{repeated} steps were logged twice, as after a resume: the later values are kept"]
+        step = row[STEP]
+        if step in merged and (last != step or not SINGLE & values.keys()):
+            repeated += any(name in earlier for earlier in merged[step] for name in values)
+            values = {name: value for earlier in merged[step] for name, value in earlier.items()} | values
+            merged[step] = []
+        merged.setdefault(step, []).append(values | ({TIME: row[TIME]} if TIME in row else {}))
+        last = step
+    return _arrays(dict(sorted(merged.items())), repeated)
+
+
+def _part(row: Row, validation: bool) -> Row:
+    kept = row.keys() - HOUSEKEEPING
+    return {name: row[name] for name in kept if name.startswith("val/") == validation}
+
+
+def _arrays(merged: Mapping[float, Sequence[Row]], repeated: int) -> Table:
+    names = sorted({name for group in merged.values() for row in group for name in row} - {TIME})
+    columns = {
+        name: np.array([_mean(group, name) for group in merged.values()], np.float64)
+        for name in (*names, TIME)
+    }
+    bad = [
+        int(step)
+        for step, group in merged.items()
+        if any(not np.isfinite(row.get(name, 0.0)) for row in group for name in (LOSS, "train/grad_norm"))
+    ]
+    note = f"{repeated} steps were logged twice, as after a resume: the later values are kept"
     return Table(
-        steps=np.array(steps, np.float64),
-        values={name: np.array([merged[s].get(name, np.nan) for s in steps], np.float64) for name in names},
-        times=np.array([_time(merged[step]) for step in steps], np.float64),
-        notes=notes if repeated else [],
+        steps=np.array(list(merged), np.float64),
+        times=columns.pop(TIME),
+        values=columns,
+        non_finite=bad,
+        notes=[note] if repeated else [],
     )
 
 
-def _time(row: Row) -> float:
-    return next((row[name] for name in TIMES if name in row), np.nan)
+def _mean(group: Sequence[Row], name: str) -> float:
+    values = [row[name] for row in group if name in row]
+    return sum(values) / len(values) if values else np.nan

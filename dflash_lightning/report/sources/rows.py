@@ -1,7 +1,7 @@
 """What every reader of a file hands on: rows of named numbers, in the order they were written."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 Row = dict[str, float]
@@ -19,26 +19,19 @@ class Rows:
     notes: list[str] = field(default_factory=list)
 
 
-def number(text: object) -> float | None:
+def number(value: object) -> float | None:
     """A cell's number; None where it is empty or no number. "nan" and "inf" are numbers."""
-    if isinstance(text, bool) or not isinstance(text, str | int | float) or text == "":
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        return float(text)
+        return float(value)
     except ValueError:
         return None
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
-    """Several files of one resumed run, in order, as one."""
-    notes = [note for part in parts for note in part.notes]
-    if len(parts) > 1:
-        notes.insert(
-            0, f"joined {len(parts)} logs of one run: " + ", ".join(part.path.parent.name for part in parts)
-        )
-    return Rows(
-        path=parts[-1].path,
-        rows=[row for part in parts for row in part.rows],
-        complete=parts[-1].complete,
-        notes=notes,
-    )
+def moment(value: object) -> float | None:
+    """Unix seconds of an ISO date, as some trainers write their time."""
+    try:
+        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else None
+    except ValueError:
+        return None
