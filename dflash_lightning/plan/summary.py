@@ -10,8 +10,10 @@ from itertools import pairwise
 import numpy as np
 
 from dflash_lightning.plan.epoch import Plan
+from dflash_lightning.plan.judge.runs import judge_runs
 from dflash_lightning.plan.samples import IntArray, Samples
 
+_CHUNK = 1 << 15
 FINAL_RUN_SHARE = 0.01
 """A plan that ends with one bucket for more than this share of the epoch is worth a warning."""
 
@@ -68,8 +70,7 @@ def summarize(plan: Plan, samples: Samples) -> PlanSummary:
     rows = np.diff(plan.offsets)
     padded = rows * plan.padded_length
     per_bucket = _bucket_summaries(plan, samples, rows, padded)
-    lengths = np.diff(np.flatnonzero(np.diff(plan.bucket, prepend=-1, append=-1)))  # of the runs
-    most = max(bucket.batches for bucket in per_bucket)
+    runs = judge_runs(plan.bucket, len(plan.edges))
     return PlanSummary(
         epoch=plan.epoch,
         digest=plan.digest,
@@ -79,11 +80,11 @@ def summarize(plan: Plan, samples: Samples) -> PlanSummary:
         padded_tokens=sum(bucket.padded_tokens for bucket in per_bucket),
         max_batch_tokens=int(padded.max()),
         max_batch_block_tokens=int(plan.block_tokens.max()),
-        longest_run=int(lengths.max()),
-        final_run=int(lengths[-1]),
-        final_bucket=int(plan.bucket[-1]),
-        equal_neighbours=plan.num_batches - len(lengths),
-        forced_neighbours=max(0, 2 * most - plan.num_batches - 1),
+        longest_run=runs.longest_run,
+        final_run=runs.final_run,
+        final_bucket=runs.final_bucket,
+        equal_neighbours=runs.equal_neighbours,
+        forced_neighbours=runs.forced_neighbours,
         dropped=len(plan.dropped),
         truncated=plan.truncated,
         buckets=per_bucket,
@@ -93,7 +94,7 @@ def summarize(plan: Plan, samples: Samples) -> PlanSummary:
 def _bucket_summaries(
     plan: Plan, samples: Samples, rows: IntArray, padded: IntArray
 ) -> tuple[BucketSummary, ...]:
-    real = np.add.reduceat(np.minimum(samples.lengths[plan.sample_ids], plan.edges[-1]), plan.offsets[:-1])
+    real = _real_tokens(plan, samples)
     summaries = []
     for bucket, (below, edge) in enumerate(pairwise((0, *plan.edges))):
         mine = plan.bucket == bucket
@@ -108,6 +109,17 @@ def _bucket_summaries(
             )
         )
     return tuple(summaries)
+
+
+def _real_tokens(plan: Plan, samples: Samples) -> IntArray:
+    """[batches] tokens of each, padding left out. In chunks: the lengths of all batches are a large array."""
+    real = np.empty(plan.num_batches, np.int64)
+    for start in range(0, plan.num_batches, _CHUNK):
+        offsets = plan.offsets[start : start + _CHUNK + 1]
+        lengths = samples.lengths[plan.sample_ids[offsets[0] : offsets[-1]]]
+        np.minimum(lengths, plan.edges[-1], out=lengths)
+        real[start : start + _CHUNK] = np.add.reduceat(lengths, offsets[:-1] - offsets[0])
+    return real
 
 
 def final_run_warning(summary: PlanSummary) -> str | None:

@@ -7,7 +7,6 @@ law   every factor is at least 1 and that of one rank is 1; windows are dealt as
 The models count tokens; nothing here was timed on a device (spec/batching.md section 2.4).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,23 +54,22 @@ def judge_balance(
     dealt = [_dealt_loads(plan, config, whole, world=world, accumulate=accumulate)]
     rest = cut_windows(plan, samples, config, whole, world=world, accumulate=accumulate)
     dealt += [_window_loads(window, plan, samples, config) for window in rest]
-    linear, quadratic, blocks = _straggler([loads.sum(axis=2) for loads in dealt])
-    micro = _straggler([loads.reshape(3, -1, world) for loads in dealt])
+    window = _straggler(np.concatenate([loads.sum(axis=2) for loads in dealt], axis=1))
+    micro = _straggler(np.concatenate([loads.reshape(3, -1, world) for loads in dealt], axis=1))
     return BalanceFacts(
-        linear=linear,
-        quadratic=quadratic,
-        blocks=blocks,
+        linear=window[0],
+        quadratic=window[1],
+        blocks=window[2],
         micro_linear=micro[0],
         micro_quadratic=micro[1],
         micro_blocks=micro[2],
     )
 
 
-def _straggler(waits: Sequence[FloatArray]) -> list[float]:
-    """[models, waits, world] loads -> [models] sum of the slowest rank's / sum of the mean rank's."""
-    slowest = sum(load.max(axis=2).sum(axis=1) for load in waits)
-    mean = sum(load.mean(axis=2).sum(axis=1) for load in waits)
-    return (slowest / mean).tolist()
+def _straggler(loads: FloatArray) -> list[float]:
+    """[models, waits, world] -> [models] sum of the slowest rank's load / sum of the mean rank's."""
+    factors: list[float] = (loads.max(axis=2).sum(axis=1) / loads.mean(axis=2).sum(axis=1)).tolist()
+    return factors
 
 
 def _loads(rows: IntArray, padded_length: IntArray, blocks: IntArray, config: PlanConfig) -> FloatArray:

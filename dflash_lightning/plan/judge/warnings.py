@@ -41,11 +41,11 @@ def _rare_buckets(judgement: Judgement) -> list[str]:
     if not rare or judgement.window_batches == 1:
         return []
     named = ", ".join(f"{_named(i, bucket)} has {bucket.batches:,}" for i, bucket in rare.items())
-    enough = -(-summary.batches // min(bucket.batches for bucket in rare.values()))
+    size, enough = judgement.window_batches, -(-summary.batches // min(b.batches for b in rare.values()))
     return [
-        f"fewer batches than the epoch's {windows:,} windows of {judgement.window_batches}: {named}; the other "
-        "windows never see such a bucket; merge it with a neighbour (plan.super_buckets, or other plan.edges), "
-        f"or accumulate until a window has {enough:,} batches"
+        f"fewer batches than the epoch has windows ({windows:,} of {size:,} batches): {named}; "
+        "the windows left over never see such a bucket; merge it with a neighbour (plan.super_buckets, or "
+        f"other plan.edges), or accumulate until a window has {enough:,} batches"
     ]
 
 
