@@ -14,6 +14,7 @@ COMMANDS = {
     "validate": "teacher-forced loss and acceptance of a checkpoint on the held-out split",
     "export": "a checkpoint to the folder that servers load (z-lab format)",
     "generate": "draft and verify one prompt before your eyes",
+    "report": "what a run's logs say: loss bands, direction, stalls, and which steps to look at",
 }
 TRAINER_COMMANDS = ("fit", "validate")
 

@@ -1,0 +1,1 @@
+"""Figures of the report: what can be drawn from a run's logs."""
