@@ -1,6 +1,5 @@
 """From lengths to every rank's batches, with numpy only."""
 
-from dflash_lightning.plan.batches import Packing as Packing
 from dflash_lightning.plan.batches import PoolSorted as PoolSorted
 from dflash_lightning.plan.batches import RandomOrder as RandomOrder
 from dflash_lightning.plan.config import PlanConfig as PlanConfig
@@ -9,14 +8,19 @@ from dflash_lightning.plan.epoch import Plan as Plan
 from dflash_lightning.plan.epoch import plan_batches_count as plan_batches_count
 from dflash_lightning.plan.epoch import plan_epoch as plan_epoch
 from dflash_lightning.plan.epoch import resolve_edges as resolve_edges
+from dflash_lightning.plan.mixed import MixedBuckets as MixedBuckets
 from dflash_lightning.plan.order import Credit as Credit
 from dflash_lightning.plan.order import DiversityFirst as DiversityFirst
 from dflash_lightning.plan.order import Order as Order
 from dflash_lightning.plan.order import Shuffle as Shuffle
+from dflash_lightning.plan.packing import Packing as Packing
 from dflash_lightning.plan.samples import Samples as Samples
+from dflash_lightning.plan.strategies import named_order as named_order
+from dflash_lightning.plan.strategies import named_packing as named_packing
 from dflash_lightning.plan.summary import describe as describe
 from dflash_lightning.plan.summary import final_run_warning as final_run_warning
 from dflash_lightning.plan.summary import summarize as summarize
+from dflash_lightning.plan.window_first import WindowFirst as WindowFirst
 from dflash_lightning.plan.windows import RankBatch as RankBatch
 from dflash_lightning.plan.windows import Window as Window
 from dflash_lightning.plan.windows import count_windows as count_windows

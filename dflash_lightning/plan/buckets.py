@@ -10,7 +10,7 @@ section 3).
 
 import numpy as np
 
-from dflash_lightning.plan.samples import IntArray
+from dflash_lightning.plan.samples import IntArray, Integers
 
 GRID_STEPS = 1024
 """The optimal edges lie on a grid of at most this many lengths."""
@@ -20,18 +20,20 @@ def round_up(length: int, multiple: int) -> int:
     return -(-length // multiple) * multiple
 
 
-def padded_lengths(lengths: IntArray, *, limit: int, pad_multiple: int) -> IntArray:
+def padded_lengths(lengths: IntArray, *, limit: int, pad_multiple: int) -> Integers:
     """[n] tokens -> [n] padded tokens; a longer sample counts as cut to `limit`, itself a multiple."""
-    padded = np.minimum(lengths, limit)
+    small = limit + pad_multiple < 1 << 31
+    padded: Integers = np.empty(len(lengths), np.int32 if small else np.int64)
+    np.minimum(lengths, limit, out=padded, casting="unsafe")  # what is cut to the limit fits
     padded += pad_multiple - 1
     padded //= pad_multiple
     padded *= pad_multiple
     return padded
 
 
-def assign_buckets(padded: IntArray, edges: tuple[int, ...]) -> IntArray:
+def assign_buckets(padded: Integers, edges: tuple[int, ...]) -> IntArray:
     """[n] padded lengths -> [n] bucket of each; an edge belongs to the bucket it closes."""
-    return np.searchsorted(np.array(edges, np.int64), padded)
+    return np.searchsorted(np.array(edges, padded.dtype), padded)
 
 
 def given_edges(edges: tuple[int, ...], pad_multiple: int) -> tuple[int, ...]:
@@ -39,13 +41,20 @@ def given_edges(edges: tuple[int, ...], pad_multiple: int) -> tuple[int, ...]:
     return tuple(sorted({round_up(edge, pad_multiple) for edge in edges}))
 
 
-def quantile_edges(padded: IntArray, num_buckets: int) -> tuple[int, ...]:
+def merged_edges(edges: tuple[int, ...], num_buckets: int) -> tuple[int, ...]:
+    """Neighbouring buckets made one until so many are left: six become three in pairs, four as 2 2 1 1."""
+    if num_buckets >= len(edges):
+        return edges
+    return tuple(int(part[-1]) for part in np.array_split(np.array(edges), num_buckets))
+
+
+def quantile_edges(padded: Integers, num_buckets: int) -> tuple[int, ...]:
     """Edges that put about equally many samples in each bucket; fewer where many samples share a length."""
     shares = np.arange(1, num_buckets + 1) / num_buckets
     return tuple(np.unique(np.quantile(padded, shares, method="inverted_cdf")).tolist())
 
 
-def optimal_edges(padded: IntArray, num_buckets: int, *, limit: int, pad_multiple: int) -> tuple[int, ...]:
+def optimal_edges(padded: Integers, num_buckets: int, *, limit: int, pad_multiple: int) -> tuple[int, ...]:
     """At most `num_buckets` edges that minimise sum(samples * edge): the tokens when all pad to their edge.
 
     Exact over the grid by dynamic programming: cheapest[j] is the least cost of the samples up to grid length
@@ -65,7 +74,7 @@ def optimal_edges(padded: IntArray, num_buckets: int, *, limit: int, pad_multipl
     return _walk_back(grid, chosen)
 
 
-def _walk_back(grid: IntArray, chosen: list[list[int]]) -> tuple[int, ...]:
+def _walk_back(grid: Integers, chosen: list[list[int]]) -> tuple[int, ...]:
     at = len(grid) - 1
     edges = [int(grid[at])]
     for previous in reversed(chosen):

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from dflash_lightning.plan import rng
 from dflash_lightning.plan.config import PlanConfig
-from dflash_lightning.plan.samples import IntArray
+from dflash_lightning.plan.samples import IntArray, Integers
 
 FloatArray = npt.NDArray[np.float64]
 
 
 def batch_cost(
-    rows: IntArray, padded_length: IntArray, block_tokens: IntArray, config: PlanConfig
+    rows: IntArray, padded_length: Integers, block_tokens: IntArray, config: PlanConfig
 ) -> FloatArray:
     """[batches] each -> [batches] cost in padded tokens: the target's pass, its attention, the blocks."""
     quadratic = 0.0 if config.quadratic_length is None else padded_length / config.quadratic_length

@@ -6,15 +6,17 @@ law   a pure function of its arguments: it knows no rank, world size or accumula
       the same plan and any world can resume it
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from dflash_lightning.plan import buckets, digest, rng
-from dflash_lightning.plan.batches import Packed, ragged_indices
+from dflash_lightning.plan import digest, rng
 from dflash_lightning.plan.config import PlanConfig, config_facts
-from dflash_lightning.plan.oversize import oversize
+from dflash_lightning.plan.measure import measure
+from dflash_lightning.plan.measure import resolve_edges as resolve_edges
+from dflash_lightning.plan.packing import Measured, ragged_indices
+from dflash_lightning.plan.packing import block_positions as block_positions
 from dflash_lightning.plan.samples import IntArray, Samples
 
 
@@ -27,7 +29,7 @@ class Plan:
     offsets: IntArray = field(repr=False)
     """[batches + 1] where each batch begins, and the number of samples."""
     bucket: IntArray = field(repr=False)
-    """[batches] bucket of each batch."""
+    """[batches] bucket of each batch: that of its longest row."""
     padded_length: IntArray = field(repr=False)
     """[batches] tokens to which each row of a batch is padded."""
     block_tokens: IntArray = field(repr=False)
@@ -35,7 +37,7 @@ class Plan:
     edges: tuple[int, ...]
     """[buckets] inclusive upper bounds in padded tokens."""
     dropped: IntArray = field(repr=False)
-    """Ids of the samples left out because they are too long (oversize = drop)."""
+    """Ids of the samples left out: too long (oversize = drop) or shorter than `min_length`."""
     truncated: int
     """Samples that count as cut to the last edge (oversize = truncate)."""
     num_anchors: int
@@ -54,33 +56,6 @@ class Plan:
         return self.sample_ids[self.offsets[i] : self.offsets[i + 1]]
 
 
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """The samples as the planner sees them."""
-
-    edges: tuple[int, ...]
-    padded: IntArray
-    block_tokens: IntArray
-    bucket: IntArray
-    """-1 where a sample is left out."""
-
-
-def resolve_edges(samples: Samples, config: PlanConfig) -> tuple[int, ...]:
-    """Upper bounds of the buckets in padded tokens: the given ones, or what the rule finds.
-
-    Raises: ValueError without samples, and for oversize samples when `oversize` is "error".
-    """
-    too_long = oversize(samples, config)
-    if not isinstance(config.edges, str):
-        return buckets.given_edges(config.edges, config.pad_multiple)
-    limit, multiple = config.longest, config.pad_multiple
-    kept = samples.lengths[~too_long] if config.oversize == "drop" else samples.lengths
-    padded = buckets.padded_lengths(kept, limit=limit, pad_multiple=multiple)
-    if config.edges == "optimal":
-        return buckets.optimal_edges(padded, config.num_buckets, limit=limit, pad_multiple=multiple)
-    return buckets.quantile_edges(padded, config.num_buckets)
-
-
 def plan_epoch(
     samples: Samples, config: PlanConfig, *, num_anchors: int, block_size: int, seed: int, epoch: int
 ) -> Plan:
@@ -88,24 +63,23 @@ def plan_epoch(
 
     Raises: ValueError as resolve_edges does.
     """
-    measured = _measure(samples, config, num_anchors=num_anchors, block_size=block_size)
-    queues = list(_queues(measured, config, seed=seed, epoch=epoch))
-    labels = config.order.labels([len(queue.rows) for queue in queues], key=rng.key(seed, epoch, "order"))
-    sample_ids, rows = _in_order(queues, labels)
-    offsets = np.concatenate(([0], np.cumsum(rows)))
+    measured = measure(samples, config, num_anchors=num_anchors, block_size=block_size)
+    packed = config.packing.pack_all(measured, config.batch_limits, seed=seed, epoch=epoch)
+    starts = np.cumsum(packed.rows) - packed.rows
+    padded_length = np.maximum.reduceat(measured.padded[packed.turn], starts).astype(np.int64)
+    block_tokens = np.add.reduceat(measured.blocks(packed.turn), starts)
+    bucket = measured.labels(padded_length)
+    turn = _turns(bucket, config, num_buckets=len(measured.edges), key=rng.key(seed, epoch, "order"))
+    sample_ids = packed.turn[ragged_indices(starts[turn], packed.rows[turn])]
+    offsets = np.concatenate(([0], np.cumsum(packed.rows[turn])))
+    facts = _facts(config, measured) | {"seed": seed, "epoch": epoch}
     edges = measured.edges
-    facts = config_facts(config) | {
-        "edges": list(edges),
-        "num_anchors": num_anchors,
-        "block_size": block_size,
-    }
-    facts.pop("num_buckets", None)  # the edges it led to are here
     return Plan(
         sample_ids=sample_ids,
         offsets=offsets,
-        bucket=labels,
-        padded_length=np.maximum.reduceat(measured.padded[sample_ids], offsets[:-1]),
-        block_tokens=np.add.reduceat(measured.block_tokens[sample_ids], offsets[:-1]),
+        bucket=bucket[turn],
+        padded_length=padded_length[turn],
+        block_tokens=block_tokens[turn],
         edges=edges,
         dropped=np.flatnonzero(measured.bucket < 0),
         truncated=int((samples.lengths > edges[-1]).sum()) if config.oversize == "truncate" else 0,
@@ -114,8 +88,7 @@ def plan_epoch(
         seed=seed,
         epoch=epoch,
         digest=digest.fingerprint(
-            facts | {"seed": seed, "epoch": epoch},
-            [samples.lengths, samples.supervised, sample_ids, offsets, labels],
+            facts, [samples.lengths, samples.supervised, sample_ids, offsets, bucket[turn]]
         ),
     )
 
@@ -124,46 +97,27 @@ def plan_batches_count(
     samples: Samples, config: PlanConfig, *, num_anchors: int, block_size: int, seed: int, epoch: int
 ) -> int:
     """Batches of `plan_epoch` with the same arguments, for a third of its work: packing alone decides it."""
-    measured = _measure(samples, config, num_anchors=num_anchors, block_size=block_size)
-    return sum(len(queue.rows) for queue in _queues(measured, config, seed=seed, epoch=epoch))
+    measured = measure(samples, config, num_anchors=num_anchors, block_size=block_size)
+    return len(config.packing.pack_all(measured, config.batch_limits, seed=seed, epoch=epoch).rows)
 
 
-def block_positions(supervised: IntArray, *, num_anchors: int, block_size: int) -> IntArray:
-    """[n] supervised tokens -> [n] positions of the blocks that the drafter sees, at most."""
-    return np.minimum(supervised, num_anchors) * block_size
+def _turns(bucket: IntArray, config: PlanConfig, *, num_buckets: int, key: int) -> IntArray:
+    """[batches] bucket of each as they wait -> [batches] which of them runs at each step."""
+    if config.packing.decides_order:
+        return np.arange(len(bucket))
+    labels = config.order.labels(np.bincount(bucket, minlength=num_buckets).tolist(), key=key)
+    turns = np.empty(len(bucket), np.int64)
+    turns[np.argsort(labels, kind="stable")] = np.argsort(bucket, kind="stable")
+    return turns
 
 
-def _measure(samples: Samples, config: PlanConfig, *, num_anchors: int, block_size: int) -> _Measured:
-    edges = resolve_edges(samples, config)
-    padded = buckets.padded_lengths(samples.lengths, limit=edges[-1], pad_multiple=config.pad_multiple)
-    bucket = buckets.assign_buckets(padded, edges)
-    if config.oversize == "drop":
-        bucket[samples.lengths > edges[-1]] = -1
-    # A truncated sample may lose supervised tokens, but never has more of them than tokens are left.
-    supervised = np.minimum(samples.supervised, padded)
-    blocks = block_positions(supervised, num_anchors=num_anchors, block_size=block_size)
-    return _Measured(edges, padded, blocks, bucket)
-
-
-def _queues(measured: _Measured, config: PlanConfig, *, seed: int, epoch: int) -> Iterator[Packed]:
-    """The queue of each bucket; `turn` holds sample ids."""
-    for bucket in range(len(measured.edges)):
-        members = np.flatnonzero(measured.bucket == bucket)
-        ids = rng.permutation(rng.key(seed, epoch, "samples", bucket), members)
-        if not len(ids):
-            yield Packed(ids, ids)
-            continue
-        queue_key = rng.key(seed, epoch, "queue", bucket)
-        padded, blocks = measured.padded[ids], measured.block_tokens[ids]
-        packed = config.packing.pack(padded, blocks, config.batch_limits, key=queue_key)
-        yield Packed(ids[packed.turn], packed.rows)
-
-
-def _in_order(queues: list[Packed], labels: IntArray) -> tuple[IntArray, IntArray]:
-    """Queues and the bucket served at each step -> (sample ids batch after batch, rows of each batch)."""
-    sample_ids = np.concatenate([queue.turn for queue in queues])
-    rows = np.concatenate([queue.rows for queue in queues])
-    served = np.empty(len(labels), np.int64)  # which batch, counted through all queues, runs at each step
-    served[np.argsort(labels, kind="stable")] = np.arange(len(labels))
-    starts = np.cumsum(rows) - rows
-    return sample_ids[ragged_indices(starts[served], rows[served])], rows[served]
+def _facts(config: PlanConfig, measured: Measured) -> dict[str, Any]:
+    """The settings that decide a plan, with the edges that were found in place of how."""
+    facts = config_facts(config)
+    for name in ("num_buckets", "super_buckets"):
+        facts.pop(name, None)
+    return facts | {
+        "edges": list(measured.edges),
+        "num_anchors": measured.num_anchors,
+        "block_size": measured.block_size,
+    }

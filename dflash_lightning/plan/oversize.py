@@ -1,7 +1,8 @@
-"""Samples too long for any batch: refused before any work on a device, unless the user chose otherwise.
+"""Samples that no batch takes: the oversize ones, refused before any work on a device unless the user chose
+otherwise, and those below the least length.
 
 in    Samples, PlanConfig
-out   which samples are longer than a batch can hold
+out   which samples are left out of the plan
 """
 
 import numpy as np
@@ -12,6 +13,31 @@ from dflash_lightning.plan.samples import Samples
 
 BoolArray = npt.NDArray[np.bool_]
 _NAMED_IDS = 5
+
+
+def left_out(samples: Samples, config: PlanConfig) -> BoolArray:
+    """[n] which samples are in no batch. Raises: ValueError where that is all of them, and see `oversize`."""
+    too_long = oversize(samples, config)
+    out = samples.lengths < config.min_length
+    num_short, num_long = int(out.sum()), int(too_long.sum())
+    if config.oversize == "drop":
+        out |= too_long
+    if out.all():
+        raise ValueError(_nothing_left(num_short, num_long, config))
+    return out
+
+
+def _nothing_left(num_short: int, num_long: int, config: PlanConfig) -> str:
+    if not num_short:
+        return (
+            f"plan.oversize drop leaves no sample: all {num_long} are longer than {config.longest} tokens; "
+            "raise plan.edges and plan.max_tokens, or set plan.oversize to truncate"
+        )
+    long = f", and plan.oversize drop the {num_long} longer than {config.longest}" if num_long else ""
+    return (
+        f"no sample is left: plan.min_length leaves out the {num_short} shorter than {config.min_length} "
+        f"tokens{long}; lower plan.min_length"
+    )
 
 
 def oversize(samples: Samples, config: PlanConfig) -> BoolArray:
@@ -30,10 +56,5 @@ def oversize(samples: Samples, config: PlanConfig) -> BoolArray:
             f"{count} of {len(samples)} samples are longer than {config.longest} tokens, {rule}: "
             f"sample {named}{', ...' if count > _NAMED_IDS else ''}; "
             "raise it, or set plan.oversize to drop or truncate"
-        )
-    if count == len(samples) and config.oversize == "drop":
-        raise ValueError(
-            f"plan.oversize drop leaves no sample: all {count} are longer than {config.longest} tokens; "
-            "raise plan.edges and plan.max_tokens, or set plan.oversize to truncate"
         )
     return too_long

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.integer]
+"""Integers of any size: arrays as long as the dataset are kept as small as their values allow."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,13 @@ from typing import Literal, overload
 import numpy as np
 
 from dflash_lightning.plan import rng
-from dflash_lightning.plan.buckets import padded_lengths
+from dflash_lightning.plan.buckets import assign_buckets
 from dflash_lightning.plan.config import PlanConfig
 from dflash_lightning.plan.deal import FloatArray, batch_cost, deal
-from dflash_lightning.plan.epoch import Plan, block_positions
-from dflash_lightning.plan.samples import IntArray, Samples
+from dflash_lightning.plan.epoch import Plan
+from dflash_lightning.plan.measure import row_lengths
+from dflash_lightning.plan.packing import block_positions
+from dflash_lightning.plan.samples import IntArray, Integers, Samples
 from dflash_lightning.plan.tail import split_tail
 
 Tail = Literal["split", "drop"]
@@ -28,7 +30,7 @@ class RankBatch:
     """What one rank runs in one micro-step."""
 
     sample_ids: IntArray
-    """Ids of one bucket. A negative one is a ghost: row ~id, without loss, so that no rank lacks a turn."""
+    """A negative one is a ghost: row ~id, without loss, so that no rank lacks a turn."""
     bucket: int
     padded_length: int
     """Tokens to which every row is padded; a longer row is cut to it (oversize = truncate)."""
@@ -160,16 +162,16 @@ class Windows(Sequence[Window]):
     def _split(self, start: int) -> tuple[list[RankBatch], FloatArray]:
         left = [self.plan.batch(i) for i in range(start, self.plan.num_batches)]
         pieces = split_tail(left, self._cost, world=self.world, accumulate=self.accumulate)
-        batches = [
-            RankBatch(ids, int(self.plan.bucket[start + origin]), int(self._padded(ids).max()))
-            for origin, ids in pieces
-        ]
-        return batches, np.array([self._cost(ids) for _, ids in pieces])
+        return [self._piece(ids) for _, ids in pieces], np.array([self._cost(ids) for _, ids in pieces])
 
-    def _padded(self, ids: IntArray) -> IntArray:
+    def _piece(self, ids: IntArray) -> RankBatch:
+        longest = self._padded(ids).max(keepdims=True)
+        return RankBatch(ids, int(assign_buckets(longest, self.plan.edges)[0]), int(longest[0]))
+
+    def _padded(self, ids: IntArray) -> Integers:
         """[n] ids, ghosts among them -> [n] padded lengths of those rows."""
         lengths = self.samples.lengths[np.where(ids < 0, ~ids, ids)]
-        return padded_lengths(lengths, limit=self.plan.edges[-1], pad_multiple=self.config.pad_multiple)
+        return row_lengths(lengths, self.plan.edges, self.config)
 
     def _cost(self, ids: IntArray) -> float:
         padded = self._padded(ids)

@@ -8,13 +8,16 @@ from hypothesis import strategies as st
 from dflash_lightning.plan import (
     Credit,
     DiversityFirst,
+    MixedBuckets,
     PlanConfig,
     PoolSorted,
     RandomOrder,
     Samples,
     Shuffle,
+    WindowFirst,
     plan_epoch,
 )
+from dflash_lightning.plan.packing import BucketPacking
 
 LONGEST = 64
 WORLDS = st.sampled_from([1, 2, 3, 5, 8])
@@ -45,30 +48,60 @@ def datasets(draw, min_size=1, max_size=80):
     return make_samples(lengths, [int(share * length) for length in lengths])
 
 
+PACKINGS = [
+    PoolSorted(pool_batches=1),
+    PoolSorted(pool_batches=4),
+    RandomOrder(),
+    MixedBuckets(),
+    WindowFirst(window_batches=1),
+    WindowFirst(window_batches=4),
+]
+
+
 def knobs(**fixed):
     """Keywords of a PlanConfig; the test builds it, since a strategy may not (type checks draw at random)."""
     choices = {
         "edges": st.sampled_from([(LONGEST,), (8, 20, LONGEST), "quantile", "optimal"]),
         "num_buckets": st.integers(1, 6),
-        "max_tokens": st.integers(LONGEST, 400),
+        "super_buckets": st.sampled_from([None, 1, 2]),
+        "max_tokens": st.integers(2 * LONGEST, 400),
+        "quadratic_budget": st.sampled_from([None, float(LONGEST)]),  # the longest costs double
         "max_rows": st.sampled_from([1, 2, 7, 64]),
         "max_block_tokens": st.sampled_from([0, 1, 30, 100]),
         "pad_multiple": st.sampled_from([1, 4, 16]),
-        "packing": st.sampled_from([PoolSorted(pool_batches=1), PoolSorted(pool_batches=4), RandomOrder()]),
+        "packing": st.sampled_from(PACKINGS),
+        "static_shapes": st.booleans(),
         "order": st.sampled_from([Credit(), Shuffle(), DiversityFirst()]),
         "quadratic_length": st.sampled_from([None, 32.0]),
     }
-    return st.fixed_dictionaries(choices | {name: st.just(value) for name, value in fixed.items()})
+    return st.fixed_dictionaries(choices | {name: st.just(value) for name, value in fixed.items()}).map(
+        agreed
+    )
+
+
+def agreed(chosen):
+    """The settings without those that the packing rules out."""
+    ruled_out = {"order": Credit()} if chosen["packing"].decides_order else {}
+    if not isinstance(chosen["packing"], BucketPacking):
+        ruled_out["static_shapes"] = False
+    return chosen | ruled_out
 
 
 def require_legal_batch(ids, bucket, padded_length, *, samples, config, edges):
     """One batch against the spec's second invariant, sample by sample."""
     rounded = [-(-int(samples.lengths[i]) // config.pad_multiple) * config.pad_multiple for i in ids]
-    blocks = sum(min(BLOCKS["num_anchors"], int(samples.supervised[i])) * BLOCKS["block_size"] for i in ids)
-    assert {next(b for b, edge in enumerate(edges) if length <= edge) for length in rounded} == {bucket}
+    anchors = [min(BLOCKS["num_anchors"], int(samples.supervised[i])) for i in ids]
+    buckets = {next(b for b, edge in enumerate(edges) if length <= edge) for length in rounded}
+    assert max(buckets) == bucket
+    if isinstance(config.packing, BucketPacking):
+        assert buckets == {bucket}
+    if config.static_shapes:
+        rounded, anchors = [edges[bucket]], [BLOCKS["num_anchors"]] * len(ids)
+    cost = padded_length + padded_length**2 / (config.quadratic_budget or float("inf"))
     assert padded_length == max(rounded)
     assert 1 <= len(ids) <= config.max_rows
-    assert len(ids) * padded_length <= config.max_tokens
+    assert len(ids) * cost <= config.max_tokens
+    blocks = sum(anchors) * BLOCKS["block_size"]
     assert not config.max_block_tokens or len(ids) == 1 or blocks <= config.max_block_tokens
 
 
