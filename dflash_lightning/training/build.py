@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import torch
+
 from dflash_lightning.drafter.config import DrafterConfig, LayerType
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.zlab import load_zlab
 from dflash_lightning.target.geometry import drafter_config_for
+from dflash_lightning.target.loading import Target, load_target
 from dflash_lightning.target.mask_token import resolve_mask_token
 
 
@@ -78,6 +81,20 @@ def load_initial_weights(drafter: DFlashDrafter, folder: str) -> None:
             "set model.drafter, model.block_size and model.mask_token to its values"
         )
     drafter.load_state_dict(weights)
+
+
+def build_drafter(config: DrafterConfig, *, init_from: str | None, **options: Any) -> DFlashDrafter:
+    """A drafter with fresh weights, or with those in the folder `init_from`; `options` as DFlashDrafter's."""
+    drafter = DFlashDrafter(config, **options)
+    if init_from:
+        load_initial_weights(drafter, init_from)
+    return drafter
+
+
+def build_target(name: str, settings: TargetSettings, device: torch.device) -> Target:
+    """The frozen target, its weights on `device`."""
+    dtype = getattr(torch, settings.dtype)
+    return load_target(name, dtype=dtype, attention=settings.attention, device=device)
 
 
 def _shape_facts(config: DrafterConfig) -> Mapping[str, Any]:

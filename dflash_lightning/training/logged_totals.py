@@ -9,20 +9,20 @@ from dataclasses import asdict
 from typing import Any
 
 from dflash_lightning.data.window_facts import WindowFacts
-from dflash_lightning.training.window_sums import WindowTotals
+from dflash_lightning.training.window_sums import Sums
 
 
 class LoggedTotals:
-    """Holds WindowTotals between two logs, and counts the real tokens trained on."""
+    """Holds Sums between two logs, and counts the real tokens trained on."""
 
     def __init__(self) -> None:
-        self.totals = WindowTotals()
+        self.totals = Sums()
         self.tokens = 0
         self._step_tokens = 0
         self._started = time.monotonic()
         self._seconds = 0.0
 
-    def add(self, totals: WindowTotals, facts: WindowFacts) -> None:
+    def add(self, totals: Sums, facts: WindowFacts) -> None:
         self.totals = self.totals + totals
         self._step_tokens = int(facts.tokens.sum())
         self.tokens += self._step_tokens
@@ -32,7 +32,7 @@ class LoggedTotals:
     def take(self) -> dict[str, float]:
         """The ratios since the last call, which starts the next stretch."""
         values = {**self.totals.ratios(), "train/tokens": float(self.tokens)}
-        self.totals = WindowTotals()
+        self.totals = Sums()
         return values
 
     def tokens_per_second(self) -> float:
@@ -43,5 +43,5 @@ class LoggedTotals:
         return {"totals": asdict(self.totals), "tokens": self.tokens}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.totals = WindowTotals(**state["totals"])
+        self.totals = Sums(**state["totals"])
         self.tokens = state["tokens"]

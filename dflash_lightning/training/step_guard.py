@@ -6,9 +6,15 @@ law   only non-finite steps are skipped: a finite loss of 100 times the mean sti
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from dflash_lightning.plan.windows import Window
+from dflash_lightning.training.gather import rows_of_all_ranks
+
+if TYPE_CHECKING:
+    from dflash_lightning.training.window_steps import WindowSteps
 
 
 def offending_batches(window: Window, finite: Sequence[Sequence[bool]]) -> list[dict[str, Any]]:
@@ -30,7 +36,7 @@ def offending_batches(window: Window, finite: Sequence[Sequence[bool]]) -> list[
     return [b for b in batches if not b["loss_is_finite"]] or batches
 
 
-class StepGuard:
+class SkipCounter:
     """Counts skipped steps; the same numbers on every rank, so that all stop together."""
 
     def __init__(self, limit: int) -> None:
@@ -66,6 +72,25 @@ class StepGuard:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.total, self.in_a_row = state["total"], state["in_a_row"]
+
+
+def skipped_steps_path(module: "WindowSteps") -> Path:
+    """Where the samples of skipped steps are written. A collective (log_dir is): call it on all ranks."""
+    trainer = module.trainer
+    return Path(trainer.log_dir or trainer.default_root_dir) / "skipped_steps.jsonl"
+
+
+def report_skipped(module: "WindowSteps", window: Window) -> None:
+    """Count and write down the step that has just been skipped. A collective.
+
+    Raises: RuntimeError when it was one too many in a row.
+    """
+    step, trainer = module.last_step, module.trainer
+    assert step is not None
+    finite = torch.stack([torch.isfinite(loss) for loss in module.window_sums.losses])
+    batches = offending_batches(window, rows_of_all_ranks(trainer, finite.long()).bool().tolist())
+    record = {"step": step.step, "epoch": trainer.current_epoch, "norm": str(step.norm), "batches": batches}
+    module.guard.skipped(record, skipped_steps_path(module), write=trainer.is_global_zero)
 
 
 def _ids(record: dict[str, Any], most: int = 8) -> str:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dflash_lightning.plan.windows import RankBatch, Window
-from dflash_lightning.training.step_guard import StepGuard, offending_batches
+from dflash_lightning.training.step_guard import SkipCounter, offending_batches
 from tests.ranks import jobs
 from tests.runs import make_store
 
@@ -41,7 +41,7 @@ def record(step: int) -> dict:
 
 def test_the_run_ends_after_so_many_in_a_row(tmp_path):
     path = tmp_path / "logs" / "skipped.jsonl"
-    guard = StepGuard(2)
+    guard = SkipCounter(2)
     guard.skipped(record(1), path, write=True)
     guard.passed()
     guard.skipped(record(3), path, write=True)
@@ -54,14 +54,14 @@ def test_the_run_ends_after_so_many_in_a_row(tmp_path):
 
 
 def test_a_rank_that_does_not_write_counts_all_the_same(tmp_path):
-    guard = StepGuard(5)
+    guard = SkipCounter(5)
     guard.skipped(record(1), tmp_path / "skipped.jsonl", write=False)
     assert guard.total == 1
     assert not (tmp_path / "skipped.jsonl").exists()
 
 
 def test_the_count_travels_with_a_checkpoint(tmp_path):
-    guard, resumed = StepGuard(2), StepGuard(2)
+    guard, resumed = SkipCounter(2), SkipCounter(2)
     guard.skipped(record(1), tmp_path / "skipped.jsonl", write=False)
     resumed.load_state_dict(guard.state_dict())
     with pytest.raises(RuntimeError, match="2 optimizer steps in a row"):
@@ -70,7 +70,7 @@ def test_the_count_travels_with_a_checkpoint(tmp_path):
 
 def test_a_limit_of_zero_is_refused():
     with pytest.raises(ValueError, match="max_skipped_steps must be at least 1, got 0"):
-        StepGuard(0)
+        SkipCounter(0)
 
 
 # --- in a run
