@@ -56,7 +56,11 @@ class PlanSummary:
     forced_neighbours: int
     """Such pairs that no order could avoid."""
     dropped: int
+    """Samples that are left out, as oversize or as too short."""
+    too_short: int
+    """Those of them that are too short."""
     truncated: int
+    """Samples that count as cut to the last edge."""
     buckets: tuple[BucketSummary, ...]
 
     @property
@@ -86,6 +90,7 @@ def summarize(plan: Plan, samples: Samples) -> PlanSummary:
         equal_neighbours=runs.equal_neighbours,
         forced_neighbours=runs.forced_neighbours,
         dropped=len(plan.dropped),
+        too_short=int((samples.lengths[plan.dropped] <= plan.edges[-1]).sum()),
         truncated=plan.truncated,
         buckets=per_bucket,
     )
@@ -161,9 +166,13 @@ _COLUMNS = "{:>6} {:>15} {:>11} {:>10} {:>7} {:>6} {:>6}"
 
 
 def _left_out(summary: PlanSummary) -> str:
-    if not summary.dropped + summary.truncated:
-        return ""
-    return f", {summary.dropped:,} samples dropped and {summary.truncated:,} cut as oversize"
+    oversize = summary.dropped - summary.too_short
+    told = ""
+    if oversize + summary.truncated:
+        told = f", {oversize:,} samples dropped and {summary.truncated:,} cut as oversize"
+    if summary.too_short:
+        told += f", {summary.too_short:,} samples left out as too short"
+    return told
 
 
 def _bucket_line(index: int, bucket: BucketSummary, batches: int) -> str:

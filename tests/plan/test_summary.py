@@ -76,6 +76,26 @@ def test_an_order_that_mixes_as_well_as_any_gets_no_warning(samples, config):
     assert final_run_warning(summarize(make_plan(samples, config), samples)) is None
 
 
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ({"oversize": "truncate"}, ", 0 samples dropped and 1 cut as oversize"),
+        ({"oversize": "drop"}, ", 1 samples dropped and 0 cut as oversize"),
+        (
+            {"oversize": "drop", "min_length": 8},
+            ", 1 samples dropped and 0 cut as oversize, 2 samples left out as too short",
+        ),
+        ({"edges": (70,), "min_length": 8}, ", 2 samples left out as too short"),
+        ({"edges": (70,)}, ""),
+    ],
+)
+def test_what_is_left_out_or_cut_is_told(chosen, told):
+    samples = make_samples([5, 7, 8, 60, 64, 70], np.ones(6))
+    config = PlanConfig(**({"edges": (8, 16, 64)} | chosen))
+    first_line = describe(summarize(make_plan(samples, config), samples)).splitlines()[0]
+    assert first_line.partition(" tokens")[2] == told
+
+
 def test_a_plan_is_described_in_a_table():
     samples = make_samples([5, 8, 60, 64, 70], np.ones(5))
     config = PlanConfig(edges=(8, 16, 64), max_tokens=128, oversize="truncate", order=Credit())

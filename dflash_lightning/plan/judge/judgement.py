@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dflash_lightning.plan.buckets import padded_lengths
 from dflash_lightning.plan.config import PlanConfig
 from dflash_lightning.plan.epoch import Plan
 from dflash_lightning.plan.judge.balance import BalanceFacts, judge_balance
 from dflash_lightning.plan.judge.mix import MixFacts, judge_mix
 from dflash_lightning.plan.judge.runs import RunFacts, judge_runs
+from dflash_lightning.plan.measure import row_lengths
 from dflash_lightning.plan.samples import IntArray, Samples
 from dflash_lightning.plan.summary import PlanSummary, summarize
 from dflash_lightning.plan.windows import windows_in
@@ -36,7 +36,8 @@ class Judgement:
     over_budget: int
     """Batches above a limit of the settings: none, or the packing is at fault."""
     rounding_share: float
-    """Share of the padded tokens that comes from rounding each sample's length up."""
+    """Share of the padded tokens that comes from padding each sample alone, by `pad_multiple` and
+    `static_shapes`; what is left of the padding comes from different lengths in one batch."""
     config: PlanConfig = field(repr=False)
 
     @property
@@ -68,17 +69,17 @@ def judge(plan: Plan, samples: Samples, config: PlanConfig, *, world: int, accum
 def over_budget(plan: Plan, config: PlanConfig) -> int:
     """Batches above a limit. One row with more block positions than the limit is legal: it cannot be cut."""
     limits, rows = config.batch_limits, np.diff(plan.offsets)
-    above = (rows > limits.rows) | (rows * plan.padded_length > limits.tokens)
+    above = (rows > limits.rows) | (rows * limits.row_cost(plan.padded_length) > limits.tokens)
     above |= (plan.block_tokens > limits.block_tokens) & (rows > 1)
     return int(above.sum())
 
 
 def rounded_tokens(plan: Plan, samples: Samples, config: PlanConfig) -> int:
-    """Tokens of the plan's samples when each is rounded up alone, as the settings ask."""
+    """Tokens of the plan's samples when each is padded alone, by `pad_multiple` and `static_shapes`."""
     in_chunks = (samples.lengths[i : i + _CHUNK] for i in range(0, len(samples), _CHUNK))
     everything = sum(_rounded(lengths, plan, config) for lengths in in_chunks)
     return everything - _rounded(samples.lengths[plan.dropped], plan, config)
 
 
 def _rounded(lengths: IntArray, plan: Plan, config: PlanConfig) -> int:
-    return int(padded_lengths(lengths, limit=plan.edges[-1], pad_multiple=config.pad_multiple).sum())
+    return int(row_lengths(lengths, plan.edges, config).sum(dtype=np.int64))

@@ -52,6 +52,12 @@ def _rare_buckets(judgement: Judgement) -> list[str]:
 def _rounding(judgement: Judgement) -> list[str]:
     if judgement.rounding_share <= ROUNDING_SHARE:
         return []
+    if judgement.config.static_shapes:
+        return [
+            "padding every sample to its bucket's edge (plan.static_shapes) makes "
+            f"{judgement.rounding_share:.1%} of all padded tokens; more buckets waste less, and plan.edges "
+            "optimal places them best"
+        ]
     return [
         f"rounding lengths up to a multiple of {judgement.config.pad_multiple} (plan.pad_multiple) makes "
         f"{judgement.rounding_share:.1%} of all padded tokens; a smaller multiple wastes less"

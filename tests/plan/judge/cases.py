@@ -1,5 +1,7 @@
 """Orders of the documented mix, by its published batch shares (spec/batching.md section 1)."""
 
+from functools import cache
+
 import numpy as np
 
 from dflash_lightning.plan import rng
@@ -12,5 +14,6 @@ def array(labels):
     return np.array(labels, np.int64)
 
 
+@cache
 def documented_order(order, seed=0):
     return order.labels(DOCUMENTED, key=rng.key(seed, 0, "order"))

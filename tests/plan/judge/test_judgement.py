@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -36,6 +37,16 @@ def test_no_plan_is_over_its_own_budget(samples, chosen):
     assert over_budget(make_plan(samples, config), config) == 0
 
 
+@pytest.mark.parametrize(("quadratic", "above"), [(None, 0), (1000.0, 0), (200.0, 2), (64.0, 3)])
+def test_a_quadratic_budget_charges_long_batches_more(quadratic, above):
+    """Batches of 4 x 16, 2 x 32 and 2 x 32 tokens; charged at 200 they count 69, 74 and 74."""
+    samples = make_samples([16] * 4 + [32] * 4)
+    plan = make_plan(samples, PlanConfig(edges=(16, 32), max_tokens=64, max_block_tokens=0))
+    assert sorted(np.diff(plan.offsets).tolist()) == [2, 2, 4]
+    judged = PlanConfig(edges=(16, 32), max_tokens=72, max_block_tokens=0, quadratic_budget=quadratic)
+    assert over_budget(plan, judged) == above
+
+
 @settings(deadline=None)
 @given(
     datasets(), knobs(), st.sampled_from([1, 3, 30]), st.sampled_from([64, 90]), st.sampled_from([1, 9, 40])
@@ -51,17 +62,21 @@ def test_batches_over_a_smaller_budget_as_counted_by_hand(samples, chosen, rows,
     assert over_budget(plan, smaller) == above
 
 
+def rounded_by_hand(length, edges, config):
+    rounded = -(-length // config.pad_multiple) * config.pad_multiple
+    return min(edge for edge in edges if edge >= rounded) if config.static_shapes else rounded
+
+
 @settings(deadline=None)
-@given(datasets(), knobs(oversize="drop"), st.sampled_from([8, LONGEST]))
-def test_rounding_as_counted_sample_by_sample(samples, chosen, last_edge):
-    config = PlanConfig(**chosen)
+@given(datasets(), knobs(oversize="drop"), st.sampled_from([8, LONGEST]), st.sampled_from([0, 6]))
+def test_rounding_as_counted_sample_by_sample(samples, chosen, last_edge, min_length):
+    config = PlanConfig(**chosen, min_length=min_length)
     if not isinstance(config.edges, str):
         config = replace(config, edges=(4, last_edge))
-    assume((samples.lengths <= config.longest).any())
+    assume(((samples.lengths <= config.longest) & (samples.lengths >= min_length)).any())
     plan = make_plan(samples, config)
-    multiple = config.pad_multiple
     kept = [int(samples.lengths[i]) for i in plan.sample_ids]
-    rounded = sum(-(-length // multiple) * multiple for length in kept)
+    rounded = sum(rounded_by_hand(length, plan.edges, config) for length in kept)
     assert rounded_tokens(plan, samples, config) == rounded
     facts = judge(plan, samples, config, world=1, accumulate=1)
     assert facts.rounding_share == pytest.approx((rounded - sum(kept)) / facts.summary.padded_tokens)
