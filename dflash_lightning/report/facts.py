@@ -55,7 +55,7 @@ def key_figures(run: Run) -> dict[str, str]:
         "gradient norm, median": f"{np.median(norm):.3g}" if len(norm) else "",
         "clipped steps": f"{clipped.mean():.1f} %" if len(clipped) else "",
         "skipped steps": str(len(skipped_steps(run))) if len(norm) or run.skipped else "",
-        "blocked by checkpoints": f"{blocked.sum():.3g} s in {len(blocked)}" if len(blocked) else "",
+        "blocked by checkpoints": f"{blocked.sum():.3g} s" if len(blocked) else "",
     }
     return {label: text for label, text in facts.items() if text}
 
@@ -116,8 +116,9 @@ def _look_up(config: Any, path: str) -> Any:
 def _as_text(value: Any) -> str:
     if isinstance(value, dict) and isinstance(value.get("class_path"), str):
         arguments = value.get("init_args") or {}
-        inside = ", ".join(f"{name}={_as_text(item)}" for name, item in arguments.items())
-        return value["class_path"].rpartition(".")[2] + (f"({inside})" if inside else "")
+        inside = ", ".join(f"{key}={_as_text(item)}" for key, item in arguments.items())
+        name = str(value["class_path"]).rpartition(".")[2]
+        return name + (f"({inside})" if inside else "")
     if isinstance(value, list):
         return ", ".join(_as_text(item) for item in value)
     if isinstance(value, int) and not isinstance(value, bool):

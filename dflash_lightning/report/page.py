@@ -20,6 +20,10 @@ from dflash_lightning.report.verdict import Verdict
 TONES = {"instability": "bad", "checkpoint": "caution", "steady": "calm", "unknown": "unknown"}
 """How a verdict looks; the others explain what the eye may take for trouble."""
 MOST_STEPS = 12
+FOOTER = (
+    "Written by DFlash-Lightning, <code>python cli.py report</code>. Every value covers all optimizer steps "
+    "since the value before it, unless a figure says otherwise."
+)
 
 
 def run_page(run: Run, verdicts: Sequence[Verdict]) -> str:
@@ -65,8 +69,7 @@ def _document(title: str, parts: Sequence[str], buckets: int) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style_sheet(buckets)}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(part for part in parts if part)
-        + "\n<footer>Written by DFlash-Lightning, <code>python cli.py report</code>. Every value covers all optimizer "
-        "steps since the value before it, unless a figure says otherwise.</footer>\n</main>\n</body>\n</html>\n"
+        + f"\n<footer>{FOOTER}</footer>\n</main>\n</body>\n</html>\n"
     )
 
 

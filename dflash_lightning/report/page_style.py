@@ -35,6 +35,7 @@ code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",
   background:var(--soft);padding:2px 6px;border-radius:5px;overflow-wrap:anywhere}
 .card{background:var(--card);border:1px solid var(--line);border-radius:12px;box-shadow:var(--shadow)}
 .verdicts{display:grid;gap:12px}
+header+.verdicts{margin-top:26px}
 .verdict{padding:16px 20px 16px 18px;border-left:4px solid var(--tone)}
 .verdict .kind{color:var(--tone);font-size:12px;font-weight:700;letter-spacing:.07em;text-transform:uppercase}
 .verdict h3{margin-top:2px;font-size:18px}
@@ -46,10 +47,11 @@ code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",
 .verdict .steps code{display:inline-block;margin-top:4px}
 .bad{--tone:var(--bad)}.caution{--tone:var(--warn)}.notice{--tone:var(--main)}
 .calm{--tone:var(--good)}.unknown{--tone:var(--muted)}
-.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:10px;margin:0}
+.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(165px,1fr));gap:10px;margin:0}
 .figures div{padding:12px 14px}
 .figures dt{font-size:12.5px;color:var(--muted);line-height:1.3}
-.figures dd{margin:2px 0 0;font-size:21px;font-weight:650;letter-spacing:-.01em;font-variant-numeric:tabular-nums}
+.figures dd{margin:2px 0 0;font-size:21px;font-weight:650;letter-spacing:-.01em;
+  font-variant-numeric:tabular-nums}
 .settings{display:grid;grid-template-columns:repeat(auto-fill,minmax(290px,1fr));gap:0 32px;margin:12px 0 0;
   padding:10px 18px}
 .settings div{display:flex;gap:14px;justify-content:space-between;padding:6px 0;font-size:14px}
@@ -60,7 +62,7 @@ figure{margin:0;padding:16px 18px 14px;min-width:0;display:flex;flex-direction:c
 figure.wide{grid-column:1/-1}
 figure svg{display:block;width:100%;height:auto;overflow:visible;margin-top:10px}
 figure svg text{font-family:inherit!important;font-variant-numeric:tabular-nums}
-figcaption{margin-top:auto;padding-top:8px;font-size:14px;line-height:1.45;color:var(--muted);max-width:84ch}
+figcaption{margin-top:auto;padding-top:8px;font-size:14px;line-height:1.45;color:var(--muted)}
 .narrow{display:none!important}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:15px;font-variant-numeric:tabular-nums}

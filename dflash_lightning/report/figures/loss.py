@@ -18,7 +18,7 @@ from dflash_lightning.report.figures.reading import (
     val_series,
 )
 from dflash_lightning.report.figures.sheet import Figure, Sheet
-from dflash_lightning.report.figures.thin import envelope, finite, sample, spread
+from dflash_lightning.report.figures.thin import envelope, finite, own_band, sample, spread
 from dflash_lightning.report.run import FloatArray, MicroLog, Run
 
 
@@ -47,18 +47,18 @@ def loss_figure(run: Run) -> Figure | None:
 
 
 def bands_figure(run: Run) -> Figure | None:
-    """Loss per bucket, each with the band that holds 80 % of its values."""
+    """Loss per bucket, each with the band of what is usual for it."""
     per_bucket = numbered(run, "loss/bucket_{i}") or _micro_per_bucket(run)
-    if len(per_bucket) < 1:
+    if not per_bucket:
         return None
     colours = bucket_colours(num_buckets(run))
 
     def draw(sheet: Sheet) -> None:
         axis = sheet.axes[0]
         for bucket, points in per_bucket.items():
-            band = spread(*points, min(sheet.size.bins // 4, max(2, len(points[0]) // 5)))
-            axis.fill_between(band.steps, band.low, band.high, color=colours[bucket], alpha=0.16, lw=0)
-            axis.plot(band.steps, band.middle, color=colours[bucket], label=f"bucket {bucket}")
+            band = own_band(*points, min(40, max(2, len(points[0]) // 8)))
+            axis.fill_between(band.steps, band.low, band.high, color=colours[bucket], alpha=0.2, lw=0)
+            draw_line(axis, points, sheet, colour=colours[bucket], label=f"bucket {bucket}")
         axis.set_ylabel("loss (nats per token)")
         legend(sheet)
 
@@ -66,7 +66,7 @@ def bands_figure(run: Run) -> Figure | None:
         name="loss_per_bucket",
         title="Loss per bucket",
         caption="A bucket is a range of sequence lengths: lines that keep their distance are levels of easy "
-        "and hard lengths, which is harmless; a line that leaves its shaded band (80 % of its values) is not.",
+        "and hard lengths and harmless; one that leaves its shaded band (three times its noise) is not.",
         draw=draw,
         wide=True,
         num_buckets=num_buckets(run),
@@ -78,16 +78,17 @@ def raw_figure(run: Run) -> Figure | None:
     micro, window = run.micro, series(run, "train/loss")
     if micro is None or not np.isfinite(micro.loss).any():
         return None
-    groups = _micro_per_bucket(run) or {-1: finite(micro.step * 1.0, micro.loss)}
+    groups = _micro_per_bucket(run) or {-1: finite(micro.step.astype(np.float64), micro.loss)}
     colours = {-1: LIGHT["raw"], **dict(enumerate(bucket_colours(num_buckets(run))))}
 
     def draw(sheet: Sheet) -> None:
         axis = sheet.axes[0]
-        dots = sheet.size.width // len(groups)
+        dots = max(60, 3 * sheet.size.width // (2 * len(groups)))
         for bucket, points in groups.items():
             label = "one micro-batch" if bucket < 0 else f"bucket {bucket}"
             drawn = sample(*points, dots)
-            axis.plot(*drawn, ".", ms=3, alpha=0.65, mew=0, color=colours[bucket], label=label)
+            axis.plot(*drawn, ".", ms=3.6, alpha=0.75, mew=0, color=colours[bucket])
+            axis.plot([], [], ".", ms=8, mew=0, color=colours[bucket], label=label)  # seen in the legend
         if len(window[0]):
             axis.plot(
                 *envelope(*window, sheet.size.bins), color=LIGHT["ink"], lw=1.8, label="optimizer steps"
@@ -109,20 +110,23 @@ def raw_figure(run: Run) -> Figure | None:
 def levels_figure(run: Run) -> Figure | None:
     """How the loss is distributed around its own trend, by bucket where tagged."""
     micro = run.micro
-    steps, loss = finite(micro.step * 1.0, micro.loss) if micro is not None else series(run, "train/loss")
+    steps, loss = (
+        finite(micro.step.astype(np.float64), micro.loss) if micro is not None else series(run, "train/loss")
+    )
     if len(loss) < 40:
         return None
     trend = spread(steps, loss, max(2, min(20, len(loss) // 20)))
     groups = _micro_per_bucket(run) or {-1: (steps, loss)}
     around = {bucket: y - np.interp(x, trend.steps, trend.middle) for bucket, (x, y) in groups.items()}
     every = np.concatenate(list(around.values()))
-    edges = np.linspace(*np.quantile(every, (0.005, 0.995)), 41)
+    low, high = np.quantile(every, (0.005, 0.995))
+    edges = np.linspace(low, high, 41)
     colours = {-1: LIGHT["main"], **dict(enumerate(bucket_colours(num_buckets(run))))}
 
     def draw(sheet: Sheet) -> None:
         axis = sheet.axes[0]
         axis.hist(
-            [np.clip(values, edges[0], edges[-1]) for values in around.values()],
+            [np.clip(values, low, high) for values in around.values()],
             bins=list(edges),
             stacked=True,
             color=[colours[bucket] for bucket in around],
@@ -178,4 +182,7 @@ def _micro_per_bucket(run: Run) -> dict[int, Series]:
     if micro is None:
         return {}
     masks = {bucket: micro.bucket == bucket for bucket in micro_buckets(run)}
-    return {bucket: finite(micro.step[mask] * 1.0, micro.loss[mask]) for bucket, mask in masks.items()}
+    return {
+        bucket: finite(micro.step[mask].astype(np.float64), micro.loss[mask])
+        for bucket, mask in masks.items()
+    }

@@ -10,7 +10,7 @@ from dflash_lightning.report.figures.loss import draw_line, legend
 from dflash_lightning.report.figures.palette import LIGHT
 from dflash_lightning.report.figures.reading import Series, has, series
 from dflash_lightning.report.figures.sheet import Figure, Sheet
-from dflash_lightning.report.figures.thin import spread
+from dflash_lightning.report.figures.thin import means
 from dflash_lightning.report.run import Run
 
 SHARES = (
@@ -53,18 +53,14 @@ def time_figure(run: Run) -> Figure | None:
     shown = [(name, label, role) for name, label, role in SHARES if has(run, name)]
     if not shown:
         return None
-    steps = np.unique(np.concatenate([series(run, name)[0] for name, _, _ in shown]))
 
     def draw(sheet: Sheet) -> None:
         axis = sheet.axes[0]
-        columns = []
-        for name, _, _ in shown:
-            band = spread(*series(run, name), sheet.size.bins // 3)
-            columns.append(np.interp(steps, band.steps, band.middle))
-        grid = np.linspace(0, len(steps) - 1, min(len(steps), sheet.size.bins // 3)).astype(int)
+        columns = [means(*series(run, name), sheet.size.bins // 2) for name, _, _ in shown]
+        steps = max((column[0] for column in columns), key=len)
         axis.stackplot(
-            steps[grid],
-            [column[grid] for column in columns],
+            steps,
+            [np.interp(steps, *column) for column in columns],
             colors=[LIGHT[role] for _, _, role in shown],
             labels=[label for _, label, _ in shown],
             alpha=0.85,

@@ -45,7 +45,7 @@ def gradient_figure(run: Run) -> Figure | None:
         name="gradient_norm",
         title="Gradient norm",
         caption="The norm before clipping with, below it, the share of steps that clipping shortened: a norm "
-        "that jumps by a multiple is the first sign of an instability, a red cross is a step that was skipped.",
+        "that jumps by a multiple is the first sign of instability, a red cross is a step that was skipped.",
         draw=draw,
         panels=2 if len(clipped[0]) else 1,
     )

@@ -14,6 +14,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from dflash_lightning.report.figures.palette import LIGHT, themed
 
@@ -36,8 +37,8 @@ class Size:
 
 
 WIDE = Size(width=1120, height=330)
-HALF = Size(width=545, height=290)
-PHONE = Size(width=350, height=250)
+HALF = Size(width=545, height=330)
+PHONE = Size(width=350, height=270)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,15 +99,32 @@ def draw_png(figure: Figure, size: Size) -> bytes:
 
 
 def _canvas(figure: Figure, size: Size) -> Any:
-    height = size.height + (figure.panels - 1) * size.height // 2
-    canvas = Canvas(figsize=(size.width / PIXELS_PER_INCH, height / PIXELS_PER_INCH), dpi=PIXELS_PER_INCH)
+    # Figures side by side are equally high, whatever they hold; on a phone each stands alone.
+    taller = size == PHONE and figure.panels > 1
+    inches = (size.width / PIXELS_PER_INCH, size.height * (1.3 if taller else 1) / PIXELS_PER_INCH)
+    canvas = Canvas(figsize=inches, dpi=PIXELS_PER_INCH)
     canvas.set_layout_engine("constrained", h_pad=0.02, w_pad=0.02)
     axes = list(canvas.subplots(figure.panels, 1, sharex=True, squeeze=False)[:, 0])
-    figure.draw(Sheet(axes=axes, size=size, legend_columns=max(2, size.width // 130)))
+    figure.draw(Sheet(axes=axes, size=size, legend_columns=max(2, size.width // 118)))
     axes[-1].set_xlabel(figure.x_label)
+    for axis in axes:
+        axis.margins(x=0.01)
+        if axis.get_yscale() == "log":
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+            axis.yaxis.set_minor_locator(NullLocator())
+        axis.yaxis.set_major_formatter(_with_commas)
     if figure.x_label == STEP:
+        axes[-1].xaxis.set_major_locator(MaxNLocator(nbins=max(5, size.width // 90), integer=True))
+        axes[-1].xaxis.set_major_formatter(_with_commas)
         _mark(axes, figure.marks)
     return canvas
+
+
+def _with_commas(value: float, position: int | None = None) -> str:
+    """A tick's label: 12,000 and 0.25, but 2e-05."""
+    if value and abs(value) < 1e-3:
+        return f"{value:.2g}"
+    return f"{value:,.4f}".rstrip("0").rstrip(".").replace("-", "\N{MINUS SIGN}")
 
 
 def _mark(axes: list[Any], steps: tuple[int, ...]) -> None:
@@ -121,11 +139,11 @@ def _mark(axes: list[Any], steps: tuple[int, ...]) -> None:
 _STYLE = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
-    "font.size": 8.4,
+    "font.size": 8.8,
     "text.color": LIGHT["ink"],
     "axes.edgecolor": LIGHT["line"],
     "axes.labelcolor": LIGHT["muted"],
-    "axes.labelsize": 8.4,
+    "axes.labelsize": 8.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
@@ -142,8 +160,9 @@ _STYLE = {
     "lines.linewidth": 1.5,
     "lines.solid_joinstyle": "round",
     "legend.frameon": False,
-    "legend.fontsize": 8,
+    "legend.fontsize": 8.8,
     "legend.handlelength": 1.3,
     "legend.columnspacing": 1.2,
+    "legend.handletextpad": 0.5,
     "legend.borderaxespad": 0.1,
 }

@@ -1,7 +1,7 @@
 """Fewer points, nothing hidden: long series are drawn as the lowest and highest value of each stretch.
 
 in    steps, values [n], NaN where nothing was logged
-out   envelope (at most 2 x bins + 2 real points), spread (quantiles per stretch)
+out   envelope (at most 2 x bins + 2 real points), sample, spread (quantiles), own_band, means
 law   the envelope's minimum, maximum, first and last point are the series' own: a spike never vanishes
 """
 
@@ -19,11 +19,9 @@ class Spread:
     steps: FloatArray
     """Mean step of the stretch."""
     low: FloatArray
-    """10th percentile."""
     middle: FloatArray
     """Median."""
     high: FloatArray
-    """90th percentile."""
 
 
 def finite(steps: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -59,6 +57,30 @@ def spread(steps: FloatArray, values: FloatArray, bins: int) -> Spread:
     middle = np.array([steps[stretch].mean() for stretch in stretches])
     quantiles = np.array([np.quantile(values[s], (0.1, 0.5, 0.9)) for s in stretches]).reshape(-1, 3)
     return Spread(steps=middle, low=quantiles[:, 0], middle=quantiles[:, 1], high=quantiles[:, 2])
+
+
+def own_band(steps: FloatArray, values: FloatArray, stretches: int) -> Spread:
+    """What is usual for a series: its trend, and three times its noise on both sides of it.
+
+    The trend is the median of each of `stretches`, the noise 1.4826 x the median distance from the trend,
+    over a quarter of the series at a time: neither follows a spike.
+    """
+    steps, values = finite(steps, values)
+    trend = spread(steps, values, stretches)
+    apart = np.abs(values - np.interp(steps, trend.steps, trend.middle))
+    noise = spread(steps, apart, min(4, max(1, len(values) // 20)))
+    reach = 3 * 1.4826 * np.interp(trend.steps, noise.steps, noise.middle)
+    return Spread(steps=trend.steps, low=trend.middle - reach, middle=trend.middle, high=trend.middle + reach)
+
+
+def means(steps: FloatArray, values: FloatArray, bins: int) -> tuple[FloatArray, FloatArray]:
+    """Mean step and mean value of at most `bins` stretches of equally many finite points.
+
+    For shares that are stacked: means add up where medians do not.
+    """
+    steps, values = finite(steps, values)
+    stretches = np.array_split(np.arange(len(values)), min(bins, len(values))) if len(values) else []
+    return np.array([steps[s].mean() for s in stretches]), np.array([values[s].mean() for s in stretches])
 
 
 def sample(steps: FloatArray, values: FloatArray, limit: int) -> tuple[FloatArray, FloatArray]:
