@@ -93,3 +93,11 @@ def test_rounding_that_wastes_more_than_a_twentieth():
         "tokens; a smaller multiple wastes less"
     ]
     assert warned(samples, replace(config, pad_multiple=2)) == []
+
+
+def test_several_faults_are_told_one_by_one():
+    samples = make_samples([8] * 300 + [60] * 20 + [64] * 700)
+    config = replace(SINGLE, edges=(8, 60, 64), order=DiversityFirst(), pad_multiple=7)
+    kinds = ("the last ", "bucket 2 ", "fewer batches than ", "rounding lengths up ")
+    told = warned(samples, config, world=4, accumulate=4)
+    assert [text.startswith(kind) for text, kind in zip(told, kinds, strict=True)] == [True] * 4
