@@ -7,9 +7,19 @@ law   no verdict without figures; too few values give "unknown", nothing to see 
 
 import numpy as np
 
+from dflash_lightning.report.detect.checkpoint import checkpoint
+from dflash_lightning.report.detect.curve import movement
+from dflash_lightning.report.detect.instability import instability, jumping_steps
+from dflash_lightning.report.detect.labelled import Labelled, labelled
+from dflash_lightning.report.detect.mix import mix
+from dflash_lightning.report.detect.periodic import periodic
+from dflash_lightning.report.detect.sampling import sampling_artefact
+from dflash_lightning.report.detect.several_modes import levels_of, several_modes
+from dflash_lightning.report.detect.split import split_batches, split_windows
+from dflash_lightning.report.detect.step_curve import StepCurve, step_curve
 from dflash_lightning.report.kinds import KINDS as KINDS
 from dflash_lightning.report.kinds import Verdict as Verdict
-from dflash_lightning.report.run import Run
+from dflash_lightning.report.run import FloatArray, Run
 
 MIN_VALUES = 40
 """Fewer values of the loss cannot tell a trend from noise."""
@@ -17,7 +27,57 @@ MIN_VALUES = 40
 
 def judge_run(run: Run) -> list[Verdict]:
     """What the log shows, most important first."""
-    finite = int(np.isfinite(run.loss).sum())
-    if finite < MIN_VALUES:
-        return [Verdict("unknown", f"{finite} values of the loss are too few: {MIN_VALUES} are needed")]
-    return [Verdict("steady", f"nothing stands out in {finite} values of the loss")]
+    batches = labelled(run)
+    single = split_batches(batches) if batches is not None and len(batches.loss) >= MIN_VALUES else None
+    windows = split_windows(run)
+    curve = step_curve(run, batches, single, windows)
+    if len(curve) < MIN_VALUES:
+        return _too_few(run, len(curve))
+    norm, modes = run.column("train/grad_norm"), levels_of(curve)
+    there = np.isfinite(norm)
+    found = [
+        instability(curve, run.steps[there], norm[there], _non_finite(run)),
+        checkpoint(run, jumping_steps(curve)),
+        sampling_artefact(batches, single, _window_movement(run, batches)) if batches and single else None,
+        periodic(curve, modes),
+        mix(single, windows),
+    ]
+    kept = [verdict for verdict in found if verdict is not None]
+    if not any(verdict.kind in ("mix", "periodic", "instability") for verdict in kept):
+        kept += [verdict for verdict in [several_modes(curve, modes)] if verdict is not None]
+    kept.sort(key=lambda verdict: KINDS.index(verdict.kind))
+    return kept or [_steady(curve)]
+
+
+def _non_finite(run: Run) -> list[int]:
+    return sorted({*run.non_finite, *(int(line["step"]) for line in run.skipped)})
+
+
+def _window_movement(run: Run, batches: Labelled) -> FloatArray | None:
+    """The logged curve without its trend; None where it is nothing but the single batches themselves."""
+    steps, place = np.unique(batches.steps, return_inverse=True)
+    means = np.bincount(place, batches.loss) / np.bincount(place)
+    there = np.isfinite(run.loss) & np.isin(run.steps, steps)
+    same = np.isclose(run.loss[there], means[np.searchsorted(steps, run.steps[there])])
+    return None if len(same) and same.all() else movement(run.loss[np.isfinite(run.loss)])
+
+
+def _too_few(run: Run, values: int) -> list[Verdict]:
+    bad = _non_finite(run)
+    headline = f"unknown: {values} values of the loss are too few, {MIN_VALUES} are needed"
+    evidence = [f"{len(bad)} steps have no finite loss or gradient"] if bad else []
+    return [Verdict("unknown", headline, evidence, bad)]
+
+
+def _steady(curve: StepCurve) -> Verdict:
+    moved = float(np.std(curve.movement))
+    share = moved / max(abs(float(np.median(curve.loss[len(curve) // 2 :]))), 1e-12)
+    span = f"steps {curve.steps[0]:.0f} to {curve.steps[-1]:.0f}"
+    return Verdict(
+        "steady",
+        f"steady: nothing stands out in {len(curve)} values, {span}",
+        [
+            f"around its trend the loss moves by {moved:.3g}, {share:.1%} of it (standard deviation)",
+            "no rise, spike, repeated pattern, second level or wait for storage passes its threshold",
+        ],
+    )

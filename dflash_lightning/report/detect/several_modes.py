@@ -1,0 +1,48 @@
+"""Verdict "several modes": the loss jumps between levels whose cause the log does not show.
+
+in    StepCurve
+out   Verdict or None
+"""
+
+import numpy as np
+
+from dflash_lightning.report.detect.modes import count_modes
+from dflash_lightning.report.detect.step_curve import StepCurve
+from dflash_lightning.report.kinds import Verdict
+from dflash_lightning.report.run import FloatArray
+
+FEWEST = 100
+"""Fewer values show no humps reliably."""
+START_SHARE = 0.2
+"""The first part is left out: while the loss falls fast, its levels move."""
+
+
+def levels_of(curve: StepCurve) -> int:
+    """How many levels what the mix leaves over has, or the loss alone; 1 for too few values to tell."""
+    values = _judged(curve)
+    return count_modes(values) if len(values) >= FEWEST else 1
+
+
+def several_modes(curve: StepCurve, modes: int) -> Verdict | None:
+    """`modes` as `levels_of` counts them."""
+    if modes < 2:
+        return None
+    values = _judged(curve)
+    cause = (
+        "the levels do not come from the lengths: look at the source of the samples"
+        if curve.mix_known
+        else "with the loss alone the levels cannot be tied to lengths: log seq_len, or the bucket, beside it"
+    )
+    return Verdict(
+        "several modes",
+        f"several modes: the loss jumps between {modes} levels, which one noisy falling curve does not do",
+        [
+            f"Silverman's test refuses fewer than {modes} humps (p below 0.01, {len(values)} values)",
+            f"it moves by {np.std(values):.3g} (standard deviation)",
+            cause,
+        ],
+    )
+
+
+def _judged(curve: StepCurve) -> FloatArray:
+    return curve.residual[int(START_SHARE * len(curve)) :]
