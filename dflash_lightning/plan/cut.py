@@ -83,7 +83,7 @@ def _jumps(stop: IntArray) -> Iterator[int]:
 
 def _greedy_starts(most_rows: IntArray, stop_by_blocks: IntArray) -> Iterator[int]:
     """A batch ends at the first row whose turn in it is above what any of its rows allows."""
-    turn = np.arange(1, int(most_rows.max(initial=0)) + 1)
+    turn = np.arange(1, min(int(most_rows.max(initial=0)), len(most_rows)) + 1)
     start = 0
     while start < len(most_rows):
         yield start

@@ -46,7 +46,7 @@ class Measured:
     def blocks(self, ids: IntArray) -> IntArray:
         """[m] ids -> [m] block positions of those samples, at most."""
         # A truncated sample may lose supervised tokens, but never has more of them than tokens are left.
-        supervised = np.minimum(self.supervised[ids], self.padded[ids])
+        supervised = np.minimum(self.supervised[ids], self.edges[-1])
         return block_positions(supervised, num_anchors=self.num_anchors, block_size=self.block_size)
 
     def charged_blocks(self, ids: IntArray) -> IntArray:

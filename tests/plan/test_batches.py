@@ -3,7 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dflash_lightning.plan.batches import Limits, PoolSorted, RandomOrder, golden_walk, ragged_indices
+from dflash_lightning.plan.batches import PoolSorted, RandomOrder, golden_walk, sort_pools
+from dflash_lightning.plan.cut import Limits
+from dflash_lightning.plan.packing import ragged_indices
 
 WIDE = 10**9
 
@@ -106,6 +108,15 @@ def test_random_order_is_the_loop_in_the_order_given(samples, limits):
         else:
             batches.append([i])
     assert rows_of(pack(RandomOrder(), lengths, blocks, **limits), range(len(lengths))) == batches
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=60), st.integers(1, 70))
+def test_pools_are_sorted_longest_first_and_equal_lengths_keep_their_order(lengths, pool_rows):
+    pools = [range(len(lengths))[at : at + pool_rows] for at in range(0, len(lengths), pool_rows)]
+    by_hand = [i for pool in pools for i in sorted(pool, key=lambda i: -lengths[i])]
+    assert sort_pools(np.array(lengths), pool_rows).tolist() == by_hand
+    far_apart = np.array(lengths) * 1_000_003  # above sixteen bits
+    assert sort_pools(far_apart, pool_rows).tolist() == by_hand
 
 
 def test_every_stretch_of_a_sorted_queue_holds_short_and_long_batches():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dflash_lightning.plan import (
     Credit,
+    DiversityFirst,
     MixedBuckets,
     PlanConfig,
     PoolSorted,
@@ -16,7 +17,16 @@ from dflash_lightning.plan import (
     plan_batches_count,
     resolve_edges,
 )
-from tests.plan.cases import BLOCKS, datasets, knobs, make_plan, make_samples, require_legal_batch
+from tests.plan.cases import (
+    BLOCKS,
+    PACKINGS,
+    agreed,
+    datasets,
+    knobs,
+    make_plan,
+    make_samples,
+    require_legal_batch,
+)
 
 
 @settings(deadline=None)
@@ -59,12 +69,13 @@ SAMPLES = make_samples(np.arange(300) % 64 + 1)
 CONFIG = PlanConfig(edges=(16, 40, 64), max_tokens=256, max_rows=8)
 
 
-def test_epochs_and_seeds_differ_and_do_not_add_up():
-    digests = {make_plan(SAMPLES, CONFIG, seed=s, epoch=e).digest for s in range(4) for e in range(4)}
-    orders = {
-        tuple(make_plan(SAMPLES, CONFIG, seed=s, epoch=e).sample_ids) for s in range(4) for e in range(4)
-    }
-    assert len(digests) == len(orders) == 16
+@pytest.mark.parametrize("packing", PACKINGS, ids=str)
+@pytest.mark.parametrize("order", [Credit(), Shuffle(), DiversityFirst()], ids=str)
+def test_epochs_and_seeds_differ_and_do_not_add_up(packing, order):
+    config = replace(CONFIG, **agreed({"packing": packing, "order": order}))
+    plans = [make_plan(SAMPLES, config, seed=s, epoch=e) for s in range(4) for e in range(4)]
+    assert len({plan.digest for plan in plans}) == 16
+    assert len({tuple(plan.sample_ids.tolist()) for plan in plans}) == 16
 
 
 @pytest.mark.parametrize(
