@@ -101,14 +101,14 @@ def _read(paths: Sequence[str], steps: tuple[int, int] | None) -> "Judged":
     from dflash_lightning.report.read import read_run
     from dflash_lightning.report.verdict import judge_run
 
+    twice = next((path for path in paths if paths.count(path) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is given twice")
     judged: Judged = {}
     for path in paths:
         with _progress(f"reading {path}"):
             run = read_run(Path(path), steps=steps)
-            name = run.name if run.name not in judged else path
-            if name in judged:
-                raise ValueError(f"{path} is given twice")
-            judged[name] = run, judge_run(run)
+            judged[path if run.name in judged else run.name] = run, judge_run(run)
     return judged
 
 

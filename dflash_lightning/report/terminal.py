@@ -75,7 +75,7 @@ def draw_bars(bars: Sequence[Bar], *, width: int, ascii_only: bool) -> list[str]
         return ["no finite loss in these steps"]
     low, high = min(bar.mean for bar in bars), max(bar.highest for bar in bars)
     labels = [f"{a:,}" if a == b else f"{a:,}-{b:,}" for a, b in (bar.steps for bar in bars)]
-    left = max(len(label) for label in labels)
+    left = max(len(label) for label in (*labels, "step"))
     right = max(len(bar.remark) for bar in bars)
     room = max(8, width - left - right - 14)
     scale = f"bars from {low:.4g} to {high:.4g}"

@@ -167,9 +167,10 @@ def fit_loss(axis: Any, values: FloatArray) -> None:
 def legend(sheet: Sheet) -> None:
     """One legend above the first panel."""
     axis = sheet.axes[0]
-    count = len(axis.get_legend_handles_labels()[0])
-    if count:
-        columns = min(count, sheet.legend_columns)
+    labels = axis.get_legend_handles_labels()[1]
+    if labels:
+        room = sheet.size.width // (7 * max(map(len, labels)) + 50)
+        columns = max(1, min(len(labels), room))
         axis.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, borderpad=0.2)
 
 

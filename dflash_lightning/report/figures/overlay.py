@@ -15,6 +15,7 @@ from dflash_lightning.report.run import Run
 
 ROLES = ("main", "second", "third", "bad", "warn", "raw")
 LINES = ("-", "--", ":")
+LONGEST_LABEL = 36
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +125,12 @@ def _overlay(runs: Mapping[str, Run], value: Value) -> Figure | None:
 
 
 def as_label(name: str) -> str:
-    """A run's name as matplotlib shows it literally: no formulas, and not hidden for a leading underscore."""
-    return " " * name.startswith("_") + name.replace("$", r"\$")
+    """A run's name as matplotlib shows it literally: no formulas, and not hidden for a leading underscore.
+
+    Of a long one the end is kept: paths differ there.
+    """
+    shown = name if len(name) <= LONGEST_LABEL else "..." + name[-LONGEST_LABEL:]
+    return " " * shown.startswith("_") + shown.replace("$", r"\$")
 
 
 def _points(run: Run, name: str) -> Series:

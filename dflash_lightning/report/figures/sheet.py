@@ -48,7 +48,6 @@ class Sheet:
     axes: list[Any]
     """Panels above each other, sharing the x axis."""
     size: Size
-    legend_columns: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +104,7 @@ def _canvas(figure: Figure, size: Size) -> Any:
     canvas = Canvas(figsize=inches, dpi=PIXELS_PER_INCH)
     canvas.set_layout_engine("constrained", h_pad=0.02, w_pad=0.02)
     axes = list(canvas.subplots(figure.panels, 1, sharex=True, squeeze=False)[:, 0])
-    figure.draw(Sheet(axes=axes, size=size, legend_columns=max(2, size.width // 118)))
+    figure.draw(Sheet(axes=axes, size=size))
     axes[-1].set_xlabel(figure.x_label)
     for axis in axes:
         axis.margins(x=0.01)
