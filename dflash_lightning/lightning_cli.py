@@ -1,5 +1,6 @@
 """fit and validate through LightningCLI: what is linked, what may not be changed, nothing else."""
 
+import os
 import pkgutil
 import signal
 import warnings
@@ -12,12 +13,15 @@ import yaml
 from jsonargparse import set_parsing_settings
 from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.loggers import WandbLogger
 
 from dflash_lightning import callbacks
 from dflash_lightning.callbacks.signals import StoppedBySignal
 from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.training.checkpoint_path import newest_checkpoint
 from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.redact import hidden_environment, redact
+from dflash_lightning.training.wandb_runs import begin_wandb, resume_wandb
 
 # `class_path: GradNorm` in YAML resolves to classes that are imported; no callback is added by itself.
 for _module in pkgutil.iter_modules(callbacks.__path__):
@@ -38,7 +42,12 @@ DEFAULTS = {"max_epochs": 6, "gradient_clip_val": 1.0, "log_every_n_steps": 10, 
 
 
 class SaveConfig(SaveConfigCallback):
-    """Keeps the resolved config of every run that writes into the log folder, and gives it to the loggers."""
+    """Keeps the resolved config of every run that writes into the log folder, and gives it to the loggers;
+    secrets stay out of both (training/redact.py)."""
+
+    def __init__(self, parser: Any, config: Any, words: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(parser, config, **options)
+        self.words = words
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         folder = Path(trainer.log_dir or trainer.default_root_dir)  # asked for on all ranks: it broadcasts
@@ -46,10 +55,23 @@ class SaveConfig(SaveConfigCallback):
             return
         self.already_saved = True
         folder.mkdir(parents=True, exist_ok=True)
-        text = self.parser.dump(self.config, skip_none=False)
-        free_name(folder, "config").write_text(text)
+        hidden = hidden_environment(_texts(self.words), os.environ)
+        config = redact(yaml.safe_load(self.parser.dump(self.config, skip_none=False)), hidden)
+        free_name(folder, "config").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         for logger in trainer.loggers:
-            logger.log_hyperparams(yaml.safe_load(text))
+            if isinstance(logger, WandbLogger) and stage == "fit":
+                begin_wandb(logger, _run_folder(self.config))
+            logger.log_hyperparams(config)
+
+
+def _texts(words: Sequence[str]) -> list[str]:
+    """The words of a command line, and what is in the YAML files that they name."""
+    files = (Path(word.split("=", 1)[-1]) for word in words if word.endswith((".yaml", ".yml")))
+    return [*words, *(path.read_text(encoding="utf-8") for path in files if path.is_file())]
+
+
+def _run_folder(config: Any) -> Path:
+    return Path(config.trainer.default_root_dir or ".")
 
 
 def free_name(folder: Path, stem: str) -> Path:
@@ -91,6 +113,9 @@ class DFlashCLI(LightningCLI):
         config = self.config[self.config.subcommand]
         if config.get("ckpt_path") == "last":
             config.ckpt_path = str(newest_checkpoint(_checkpoint_folders(config)))
+        if config.get("ckpt_path") and self.config.subcommand == "fit":
+            loggers = config.trainer.logger
+            resume_wandb(loggers if isinstance(loggers, list) else [loggers], _run_folder(config))
 
 
 def _checkpoint_folders(config: Any) -> list[Path]:
@@ -99,7 +124,7 @@ def _checkpoint_folders(config: Any) -> list[Path]:
     for callback in config.trainer.callbacks or []:
         init = callback.get("init_args") or {}
         folders += [Path(init[key]) for key in ("dirpath", "folder") if init.get(key)]
-    return folders or [Path(config.trainer.default_root_dir or ".")]
+    return folders or [_run_folder(config)]
 
 
 def run_cli(arguments: Sequence[str]) -> DFlashCLI:
@@ -112,11 +137,33 @@ def parse_cli(arguments: Sequence[str]) -> DFlashCLI:
     return _cli(list(arguments), run=False)
 
 
-def _cli(arguments: ArgsType, *, run: bool) -> DFlashCLI:
-    return DFlashCLI(
+class _ParsedOnly(DFlashCLI):
+    """Parses like `fit` and stops there: no seed is set, nothing is built, no checkpoint is looked for."""
+
+    def _set_seed(self) -> None:
+        """Leave the global generators alone."""
+
+    def before_instantiate_classes(self) -> None:
+        """Nothing will run."""
+
+    def instantiate_classes(self) -> None:
+        """Nothing is built."""
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Nothing runs."""
+
+
+def read_config(arguments: Sequence[str]) -> Any:
+    """The config that `fit` would run with (files merged, interpolated, checked), as plain nested values."""
+    return _cli(["fit", *arguments], run=True, kind=_ParsedOnly).config["fit"].as_dict()
+
+
+def _cli(arguments: ArgsType, *, run: bool, kind: type[DFlashCLI] = DFlashCLI) -> DFlashCLI:
+    return kind(
         DFlashModule,
         DFlashDataModule,
         save_config_callback=SaveConfig if run else None,
+        save_config_kwargs={"words": arguments},
         trainer_defaults={**DEFAULTS, **FIXED},
         seed_everything_default=0,
         auto_configure_optimizers=False,

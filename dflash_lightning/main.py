@@ -10,6 +10,7 @@ from importlib import import_module
 
 COMMANDS = {
     "prepare": "chats to a token store: tokens, loss mask, lengths",
+    "plan": "what a run will see: batches, padding, order, balance; from lengths alone, in seconds",
     "fit": "train a drafter",
     "validate": "teacher-forced loss and acceptance of a checkpoint on the held-out split",
     "export": "a checkpoint to the folder that servers load (z-lab format)",
@@ -26,6 +27,7 @@ Train DFlash drafters for speculative decoding: chats in, a checkpoint that serv
 
 Start with the demo: make demo. Then, for your own target:
   python cli.py prepare --input chats.jsonl --target my-model --output data/mine
+  python cli.py plan --config configs/qwen3_8b.yaml
   python cli.py fit --config configs/qwen3_8b.yaml
   python cli.py export --checkpoint runs/qwen3_8b/checkpoints/last.ckpt --output drafters/mine
 
