@@ -1,0 +1,1 @@
+"""Checkpoints that no step waits for: snapshot, write in the background, publish, resume."""
