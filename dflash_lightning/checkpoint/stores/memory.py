@@ -117,6 +117,9 @@ class _MemoryUpload:
         self._data.clear()
         self._store.abort_upload(self._pending)
 
+    def failure(self) -> StoreError | None:
+        return None
+
 
 _named: dict[str, ObjectStore] = {}
 

@@ -68,6 +68,11 @@ class Upload(Protocol):
         """Give up and free the space. May be called at any time, also twice and after a failed `finish`."""
         ...
 
+    def failure(self) -> StoreError | None:
+        """Why `write` failed, if it did: `torch.save` replaces what `write` raises by an error of its own
+        (pytorch: "unexpected pos"), so its caller must look here."""
+        ...
+
 
 @runtime_checkable
 class ObjectStore(Protocol):
