@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dflash_lightning.data.window_facts import WindowFacts
 
 IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 NAMES = ("batches", "samples", "tokens")
 
 
@@ -20,6 +21,11 @@ def by_bucket(facts: WindowFacts, num_buckets: int) -> IntArray:
     weights = (np.ones_like(facts.samples), facts.samples, facts.tokens)
     counts = [np.bincount(facts.bucket, weights=w, minlength=num_buckets) for w in weights]
     return np.array(counts, dtype=np.int64)
+
+
+def distance(counts: IntArray, shares_of_plan: FloatArray) -> float:
+    """Total variation between the mix of `counts` [buckets] and the plan's: 0 the same, 1 disjoint."""
+    return float(np.abs(counts / counts.sum() - shares_of_plan).sum() / 2)
 
 
 def shares(counts: IntArray, *, suffix: str = "") -> dict[str, float]:
@@ -41,12 +47,15 @@ class BucketCounts:
     recent: list[list[list[int]]] = field(default_factory=list)
     total: list[list[int]] = field(default_factory=list)
     since_log: dict[str, int] = field(default_factory=dict)
+    distances: list[float] = field(default_factory=list)
+    """Of each step since the last log to the plan's mix."""
 
-    def add(self, facts: WindowFacts) -> None:
-        """Count one optimizer step."""
+    def add(self, facts: WindowFacts, shares_of_plan: FloatArray) -> None:
+        """Count one optimizer step; `shares_of_plan` [buckets]: of all batches of its epoch."""
         counts = by_bucket(facts, self.num_buckets)
         self.recent = [*self.recent, counts.tolist()][-self.window_steps :]
         self.total = (counts + np.array(self.total, np.int64)).tolist() if self.total else counts.tolist()
+        self.distances = [*self.distances, distance(counts[0], shares_of_plan)]
         sums = {
             "batches": len(facts.bucket),
             "samples": int(facts.samples.sum()),
@@ -61,6 +70,7 @@ class BucketCounts:
     def take(self) -> dict[str, float]:
         """All values to log now; the sizes start anew."""
         sizes, self.since_log = self.since_log, {}
+        distances, self.distances = self.distances, []
         return {
             **shares(np.array(self.recent, np.int64).sum(axis=0)),
             **shares(np.array(self.total, np.int64), suffix="_total"),
@@ -68,10 +78,12 @@ class BucketCounts:
             "batch/max_seq_len": float(sizes["longest"]),
             "batch/batch_size": sizes["samples"] / sizes["batches"],
             "batch/padding_efficiency": sizes["tokens"] / sizes["padded"],
+            "batch/mix_distance": sum(distances) / len(distances),
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return {"recent": self.recent, "total": self.total, "since_log": self.since_log}
+        names = ("recent", "total", "since_log", "distances")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.recent, self.total, self.since_log = state["recent"], state["total"], state["since_log"]
+        vars(self).update(state)

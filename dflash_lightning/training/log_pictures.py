@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from lightning import Trainer
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from matplotlib import image
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -43,14 +44,14 @@ def log_figure(trainer: Trainer, key: str, draw: Draw, *, inches: tuple[float, f
     canvas = FigureCanvasAgg(figure)
     draw(figure)
     canvas.draw()
-    pixels = np.asarray(canvas.buffer_rgba())[..., :3]  # [height, width, RGB]
+    pixels = np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])  # [height, width, RGB]
     for logger in trainer.loggers:
         if isinstance(logger, WandbLogger):
             logger.log_image(key, [pixels])
         elif isinstance(logger, TensorBoardLogger):
             logger.experiment.add_image(key, pixels, trainer.global_step, dataformats="HWC")
         elif isinstance(logger, CSVLogger):
-            figure.savefig(_path(trainer, Path(logger.log_dir) / "pictures", key, "png"))
+            image.imsave(_path(trainer, Path(logger.log_dir) / "pictures", key, "png"), pixels)
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Row]) -> str:
