@@ -90,8 +90,10 @@ def _report(options: Namespace) -> None:
     path = Path(options.output) if options.output else _default_output(options.runs)
     _write_page(judged, path)
     if not options.text:
+        from dflash_lightning.report.facts import headline
+
         for name, (_, verdicts) in judged.items():
-            print(f"{name}: {verdicts[0].kind}. {verdicts[0].headline}")
+            print(f"{name}: {verdicts[0].kind}. {headline(verdicts[0])}")
     print(path)
     if options.open:
         webbrowser.open(path.resolve().as_uri())

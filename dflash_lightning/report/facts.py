@@ -1,7 +1,7 @@
 """A run in figures and settings: what stands beside its curves.
 
 in    Run, and the config.yaml that fit wrote beside its logs
-out   key_figures, settings_of: label -> text
+out   key_figures, settings_of: label -> text; headline
 law   settings are taken from a fixed list, so a secret in a config never reaches a report
 """
 
@@ -15,6 +15,7 @@ from dflash_lightning.report.figures.machine import pace_of
 from dflash_lightning.report.figures.progress import skipped_steps
 from dflash_lightning.report.figures.reading import series, val_series
 from dflash_lightning.report.run import FloatArray, Run
+from dflash_lightning.report.verdict import Verdict
 
 SETTINGS = (
     ("target", "model.target"),
@@ -71,6 +72,12 @@ def settings_of(run: Run) -> dict[str, str]:
         return {"settings": f"{found.name} cannot be read"}
     values = {label: _look_up(config, path) for label, path in SETTINGS}
     return {label: _as_text(value) for label, value in values.items() if value not in (None, "")}
+
+
+def headline(verdict: Verdict) -> str:
+    """The headline where the kind stands beside it already: without it, as a sentence."""
+    text = verdict.headline.removeprefix(f"{verdict.kind}: ")
+    return text[:1].upper() + text[1:]
 
 
 def find_config(path: Path) -> Path | None:

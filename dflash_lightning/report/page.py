@@ -5,14 +5,15 @@ out   run_page, compare_page: the whole file as text
 law   every text that comes from a log or a config is escaped
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from dflash_lightning.report.facts import key_figures, settings_of
+from dflash_lightning.report.facts import headline, key_figures, settings_of
 from dflash_lightning.report.figures.catalogue import figures_of, missing_from
 from dflash_lightning.report.figures.overlay import ROLES, overlays
 from dflash_lightning.report.figures.reading import num_buckets
-from dflash_lightning.report.figures.sheet import HALF, PHONE, WIDE, Figure, draw_svg
+from dflash_lightning.report.figures.sheet import HALF, PHONE, WIDE, Figure, Mark, draw_svg
 from dflash_lightning.report.page_style import style_sheet
 from dflash_lightning.report.run import Run
 from dflash_lightning.report.verdict import Verdict
@@ -34,7 +35,7 @@ def run_page(run: Run, verdicts: Sequence[Verdict]) -> str:
         f'<section class="verdicts" aria-label="Verdicts">{_verdicts(verdicts, run)}</section>',
         f"<h2>Key figures</h2>{_key_figures(key_figures(run))}",
         _settings(settings_of(run)),
-        f"<h2>Figures</h2>{_charts(figures)}",
+        f"<h2>Figures</h2>{_mark_legend(verdicts)}{_charts(figures)}",
         _missing(missing_from(run)),
         _notes(run.notes),
     ]
@@ -58,9 +59,13 @@ def compare_page(runs: Mapping[str, Run], verdicts: Mapping[str, Sequence[Verdic
     return _document(f"{', '.join(runs)}: runs compared", parts, 0)
 
 
-def marked(verdicts: Iterable[Verdict]) -> list[int]:
-    """Steps that the figures mark: those of every verdict, rising."""
-    return sorted({step for verdict in verdicts for step in verdict.steps})
+def marked(verdicts: Iterable[Verdict]) -> list[Mark]:
+    """Steps that the figures mark: those of every verdict, what can ruin a run as an alarm."""
+    return [
+        Mark(step=step, alarming=verdict.kind == "instability")
+        for verdict in verdicts
+        for step in verdict.steps
+    ]
 
 
 def _document(title: str, parts: Sequence[str], buckets: int) -> str:
@@ -88,7 +93,7 @@ def _verdict(verdict: Verdict, run: Run) -> str:
     return (
         f'<article class="card verdict {TONES.get(verdict.kind, "notice")}">'
         f'<div class="kind">{escape(verdict.kind)}</div>'
-        f"<h3>{escape(verdict.headline)}</h3>{listed}{_steps(verdict.steps, run)}</article>"
+        f"<h3>{escape(headline(verdict))}</h3>{listed}{_steps(verdict.steps, run)}</article>"
     )
 
 
@@ -107,7 +112,8 @@ def _key_figures(figures: Mapping[str, str]) -> str:
         f'<div class="card"><dt>{escape(label)}</dt><dd>{escape(text)}</dd></div>'
         for label, text in figures.items()
     )
-    return f'<dl class="figures">{tiles}</dl>'
+    rows = math.ceil(len(figures) / 6)  # as even as can be: no lone tile in the last row
+    return f'<dl class="figures" style="--columns:{math.ceil(len(figures) / max(1, rows))}">{tiles}</dl>'
 
 
 def _settings(settings: Mapping[str, str]) -> str:
@@ -115,6 +121,14 @@ def _settings(settings: Mapping[str, str]) -> str:
         return ""
     rows = "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>" for a, b in settings.items())
     return f'<dl class="card settings">{rows}</dl>'
+
+
+def _mark_legend(verdicts: Sequence[Verdict]) -> str:
+    kinds = [verdict.kind for verdict in verdicts if verdict.steps]
+    parts = ['<span class="dash"></span>instability'] * ("instability" in kinds)
+    others = ", ".join(kind for kind in kinds if kind != "instability")
+    parts += [f'<span class="tick"></span>{escape(others)}'] * bool(others)
+    return f'<p class="aside above">Steps that the verdicts name: {" ".join(parts)}</p>' if parts else ""
 
 
 def _charts(figures: Sequence[Figure]) -> str:

@@ -47,7 +47,7 @@ header+.verdicts{margin-top:26px}
 .verdict .steps code{display:inline-block;margin-top:4px}
 .bad{--tone:var(--bad)}.caution{--tone:var(--warn)}.notice{--tone:var(--main)}
 .calm{--tone:var(--good)}.unknown{--tone:var(--muted)}
-.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(165px,1fr));gap:10px;margin:0}
+.figures{display:grid;grid-template-columns:repeat(var(--columns),minmax(0,1fr));gap:10px;margin:0}
 .figures div{padding:12px 14px}
 .figures dt{font-size:12.5px;color:var(--muted);line-height:1.3}
 .figures dd{margin:2px 0 0;font-size:21px;font-weight:650;letter-spacing:-.01em;
@@ -72,9 +72,15 @@ thead th{border-top:0;font-weight:650;overflow-wrap:anywhere;min-width:110px}
 td .kind{display:block;font-weight:600;color:var(--tone)}
 .key{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:7px;vertical-align:middle}
 .aside{color:var(--muted);font-size:14px}
+.above{margin:-8px 0 14px}
+.dash{display:inline-block;width:22px;margin:0 6px 4px 8px;border-top:2px dashed var(--bad)}
+.tick{display:inline-block;width:3px;height:9px;margin:0 7px 0 12px;background:var(--warn)}
 .aside li{margin:3px 0;overflow-wrap:anywhere}
 footer{margin-top:44px;border-top:1px solid var(--line);padding-top:14px;color:var(--muted);font-size:13px}
-@media (max-width:860px){.charts{grid-template-columns:minmax(0,1fr)}}
+@media (max-width:860px){
+  .charts{grid-template-columns:minmax(0,1fr)}
+  .figures{grid-template-columns:repeat(3,minmax(0,1fr))}
+}
 @media (max-width:600px){
   main{padding:22px 12px 36px}
   h1{font-size:25px}

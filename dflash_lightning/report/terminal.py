@@ -5,13 +5,13 @@ out   lines (rich Text) that fit a width
 law   the highest loss is the end of some bar: a spike inside a group is not averaged away
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from rich.text import Text
 
-from dflash_lightning.report.facts import key_figures
+from dflash_lightning.report.facts import headline, key_figures
 from dflash_lightning.report.figures.progress import skipped_steps
 from dflash_lightning.report.figures.reading import series
 from dflash_lightning.report.run import Run
@@ -42,14 +42,18 @@ def describe(
         lines += _verdict_lines(verdict)
     figures = "   ".join(f"{label} {value}" for label, value in key_figures(run).items())
     lines += [Text(), Text(figures), *(Text(f"note: {note}", style="dim") for note in run.notes), Text()]
-    marks = {step for verdict in verdicts for step in verdict.steps}
+    marks = {step: verdict.kind for verdict in reversed(verdicts) for step in verdict.steps}
     bars = make_bars(run, marks, limit=None if every_step else MANY)
     lines += [Text(line) for line in draw_bars(bars, width=width, ascii_only=ascii_only)]
     return Text("\n").join(lines)
 
 
-def make_bars(run: Run, marks: set[int], *, limit: int | None) -> list[Bar]:
-    """One bar per logged step, or `limit` bars over groups of equally many."""
+def make_bars(run: Run, marks: Mapping[int, str], *, limit: int | None) -> list[Bar]:
+    """One bar per logged step, or `limit` bars over groups of equally many.
+
+    Args:
+        marks: Step to look at -> the kind of verdict that names it.
+    """
     steps, loss = series(run, "train/loss")
     groups = np.array_split(np.arange(len(steps)), min(len(steps), limit or len(steps)) or 1)
     skipped = {int(step) for step in skipped_steps(run)}
@@ -60,7 +64,7 @@ def make_bars(run: Run, marks: set[int], *, limit: int | None) -> list[Bar]:
         first, last = int(steps[group[0]]), int(steps[group[-1]])
         covers = range(reached + 1, last + 1)  # a logged row covers all steps since the one before
         words = ["skipped"] * any(step in covers for step in skipped)
-        words += ["<- look here"] * any(step in covers for step in marks)
+        words += sorted({f"<- {kind}" for step, kind in marks.items() if step in covers})
         values = loss[group]
         bars.append(
             Bar(steps=(first, last), mean=values.mean(), highest=values.max(), remark=", ".join(words))
@@ -102,7 +106,7 @@ def _blocks(bar: Bar, low: float, high: float, room: int, *, ascii_only: bool) -
 def _verdict_lines(verdict: Verdict) -> list[Text]:
     head = Text()
     head.append(verdict.kind.upper(), style=TONES.get(verdict.kind, "bold cyan"))
-    head.append(f"  {verdict.headline}")
+    head.append(f"  {headline(verdict)}")
     lines = [head, *(Text(f"  - {line}") for line in verdict.evidence)]
     if verdict.steps:
         lines.append(Text(f"  look at step {', '.join(f'{step:,}' for step in verdict.steps)}"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dflash_lightning.report.figures.catalogue import CATALOGUE, figures_of, missing_from
 from dflash_lightning.report.figures.overlay import overlays
 from dflash_lightning.report.figures.palette import DARK, LIGHT, bucket_colours
-from dflash_lightning.report.figures.sheet import PHONE, draw_png, draw_svg
+from dflash_lightning.report.figures.sheet import PHONE, Mark, draw_png, draw_svg
 from dflash_lightning.report.figures.thin import envelope, means, own_band, sample, spread
 from dflash_lightning.report.read import read_run
 from tests.report.drawn_runs import write_full_run, write_small_run
@@ -95,10 +95,14 @@ def test_a_run_of_losses_alone_has_its_loss_and_says_what_would_add_the_rest(tmp
     assert missing["acceptance"] == ""  # fit logs it without a callback
 
 
-def test_a_step_to_look_at_is_a_dashed_line(full_run):
-    (plain, *_), (marked, *_) = figures_of(full_run), figures_of(full_run, marks=[200, 10**9])
-    dashes = [draw_svg(figure, PHONE).count("stroke-dasharray") for figure in (plain, marked)]
-    assert dashes[1] == dashes[0] + 1  # the other lies outside of what was read
+def test_an_alarm_is_a_dashed_line_and_what_recurs_a_tick(full_run):
+    def dashes_and_ticks(*marks):
+        svg = draw_svg(figures_of(full_run, marks=marks)[0], PHONE)
+        return np.array([svg.count("stroke-dasharray: 3"), svg.count("stroke: var(--warn)")])
+
+    alarm, tick, outside = ((200, True), (300, False), (10**9, True))
+    marks = [Mark(step=step, alarming=alarming) for step, alarming in (alarm, tick, outside)]
+    assert (dashes_and_ticks(*marks) - dashes_and_ticks()).tolist() == [1, 1]
 
 
 def test_a_png_is_a_png(full_run):

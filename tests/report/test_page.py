@@ -16,7 +16,12 @@ from tests.report.drawn_runs import write_full_run, write_small_run
 
 HOSTILE = '<script>alert("x")</script>'
 VERDICTS = [
-    Verdict("instability", "the loss rose <fast> at step 720", ["norm 12 & rising", HOSTILE], [720, 750]),
+    Verdict(
+        "instability",
+        "instability: the loss rose <fast> at step 720",
+        ["norm 12 & rising", HOSTILE],
+        [720, 750],
+    ),
     Verdict("mix", "the movement is the mix of buckets"),
 ]
 
@@ -64,9 +69,10 @@ def test_identifiers_are_unique(full_page):
 
 def test_verdicts_stand_first_with_evidence_and_steps(full_page):
     shown = Page(full_page).shown
-    assert shown.index("the loss rose <fast> at step 720") < shown.index("the movement is the mix")
-    assert shown.index("the movement is the mix") < shown.index("Key figures") < shown.index("Figures")
+    assert shown.index("The loss rose <fast> at step 720") < shown.index("The movement is the mix")
+    assert shown.index("The movement is the mix") < shown.index("Key figures") < shown.index("Figures")
     assert "norm 12 & rising" in shown
+    assert "Steps that the verdicts name: instability" in shown
     assert "--steps 697:743 --text" in shown  # two percent of the run around the first step
 
 
@@ -138,7 +144,7 @@ def test_runs_side_by_side(full_run, tmp_path):
     assert "<script" not in text
     assert all(link.startswith("#") for link in page.links)
     assert page.tags.count("table") == 1
-    assert all(word in page.shown for word in ("instability", "all is calm", "validation tau, best", HOSTILE))
+    assert all(word in page.shown for word in ("instability", "All is calm", "validation tau, best", HOSTILE))
     assert "Loss per optimizer step" in page.shown
 
 

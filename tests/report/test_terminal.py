@@ -65,25 +65,25 @@ def test_a_group_shows_its_mean_and_pales_up_to_its_highest():
 
 @given(losses=st.lists(st.floats(0.1, 1e3), min_size=1, max_size=200), limit=st.integers(1, 40))
 def test_groups_cover_every_step_once_and_keep_the_highest(losses, limit):
-    bars = make_bars(run_of(losses), set(), limit=limit)
+    bars = make_bars(run_of(losses), {}, limit=limit)
     assert len(bars) == min(limit, len(losses))
     assert [step for b in bars for step in range(b.steps[0], b.steps[1] + 1)] == [*range(1, len(losses) + 1)]
     assert max(b.highest for b in bars) == max(losses)
 
 
 def test_a_row_covers_all_steps_since_the_one_before():
-    bars = make_bars(run_of([3, 2, 1], every=10, skipped=[13]), {21}, limit=None)
-    assert [b.remark for b in bars] == ["", "skipped", "<- look here"]
+    bars = make_bars(run_of([3, 2, 1], every=10, skipped=[13]), {21: "mix"}, limit=None)
+    assert [b.remark for b in bars] == ["", "skipped", "<- mix"]
 
 
 @given(width=st.integers(50, 140), losses=st.lists(st.floats(0.1, 1e3), min_size=1, max_size=30))
 def test_no_bar_is_wider_than_the_terminal(width, losses):
-    bars = make_bars(run_of(losses, skipped=[1]), {1}, limit=None)
+    bars = make_bars(run_of(losses, skipped=[1]), {1: "mix"}, limit=None)
     assert max(map(len, draw_bars(bars, width=width, ascii_only=False)[1:])) <= width
 
 
 def test_no_finite_loss_is_said():
-    assert draw_bars(make_bars(run_of([np.nan]), set(), limit=9), width=80, ascii_only=False) == [
+    assert draw_bars(make_bars(run_of([np.nan]), {}, limit=9), width=80, ascii_only=False) == [
         "no finite loss in these steps"
     ]
 
@@ -96,7 +96,7 @@ def test_the_text_holds_verdicts_and_notes_and_no_markup_is_read_into_it():
     shown = file.getvalue()
     for words in (
         "[b]x",
-        "INSTABILITY  it [bold]jumped[/bold]",
+        "INSTABILITY  It [bold]jumped[/bold]",
         "- norm 12",
         "look at step 2",
         "note: a [red]note[/red]",

@@ -17,7 +17,7 @@ from dflash_lightning.report.figures.machine import (
     time_figure,
 )
 from dflash_lightning.report.figures.progress import direction_figure, gradient_figure, rate_figure
-from dflash_lightning.report.figures.sheet import Figure
+from dflash_lightning.report.figures.sheet import Figure, Mark
 from dflash_lightning.report.run import Run
 
 CATALOGUE: tuple[tuple[Callable[[Run], Figure | None], str, str], ...] = (
@@ -39,7 +39,7 @@ CATALOGUE: tuple[tuple[Callable[[Run], Figure | None], str, str], ...] = (
 """(builder, what it shows, the callback that logs it; none where fit logs it by itself)"""
 
 
-def figures_of(run: Run, *, marks: Sequence[int] = ()) -> list[Figure]:
+def figures_of(run: Run, *, marks: Sequence[Mark] = ()) -> list[Figure]:
     """What the logs allow, with the steps to look at marked."""
     built = [build(run) for build, _, _ in CATALOGUE]
     return [replace(figure, marks=tuple(marks)) for figure in built if figure is not None]

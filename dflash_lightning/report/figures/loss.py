@@ -4,6 +4,7 @@ in    Run
 out   Figure, or None where the logs hold no such values
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from dflash_lightning.report.figures.reading import (
 from dflash_lightning.report.figures.sheet import Figure, Sheet
 from dflash_lightning.report.figures.thin import envelope, finite, own_band, sample, spread
 from dflash_lightning.report.run import FloatArray, MicroLog, Run
+
+ENOUGH_TO_COUNT = 100
+"""Values below which a histogram shows single steps, not levels."""
 
 
 def loss_figure(run: Run) -> Figure | None:
@@ -113,7 +117,7 @@ def levels_figure(run: Run) -> Figure | None:
     steps, loss = (
         finite(micro.step.astype(np.float64), micro.loss) if micro is not None else series(run, "train/loss")
     )
-    if len(loss) < 40:
+    if len(loss) < ENOUGH_TO_COUNT:
         return None
     trend = spread(steps, loss, max(2, min(20, len(loss) // 20)))
     groups = _micro_per_bucket(run) or {-1: (steps, loss)}
@@ -158,9 +162,14 @@ def draw_line(axis: Any, points: Series, sheet: Sheet, *, colour: str, label: st
 
 
 def fit_loss(axis: Any, values: FloatArray) -> None:
-    """A logarithmic axis where one value would press the rest flat; the highest value is never cut off."""
+    """Label and scale of an axis of losses."""
     axis.set_ylabel("loss (nats per token)")
-    if values.min() > 0 and values.max() > 6 * np.median(values):
+    fit_scale(axis, values)
+
+
+def fit_scale(axis: Any, values: FloatArray) -> None:
+    """A logarithmic axis where one value would press the rest flat; the highest value is never cut off."""
+    if values.min() > 0 and values.max() > 8 * np.median(values):
         axis.set_yscale("log")
 
 
@@ -170,7 +179,8 @@ def legend(sheet: Sheet) -> None:
     labels = axis.get_legend_handles_labels()[1]
     if labels:
         room = sheet.size.width // (7 * max(map(len, labels)) + 50)
-        columns = max(1, min(len(labels), room))
+        rows = math.ceil(len(labels) / max(1, room))
+        columns = math.ceil(len(labels) / rows)
         axis.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, borderpad=0.2)
 
 

@@ -7,7 +7,9 @@ out   overlays (figures of which at least one run holds values)
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dflash_lightning.report.figures.loss import draw_line, fit_loss, legend
+import numpy as np
+
+from dflash_lightning.report.figures.loss import draw_line, fit_scale, legend
 from dflash_lightning.report.figures.palette import LIGHT
 from dflash_lightning.report.figures.reading import Series, series, val_series
 from dflash_lightning.report.figures.sheet import Figure, Sheet
@@ -113,10 +115,9 @@ def _overlay(runs: Mapping[str, Run], value: Value) -> Figure | None:
                 line.set_linestyle(LINES[index // len(ROLES) % len(LINES)])
                 if value.name.startswith(("val/", "checkpoint/")):
                     line.set(marker="o", markersize=4)
-        if value.name.endswith("/loss"):
-            fit_loss(axis, max((points[1] for points in found.values() if len(points[1])), key=max))
+        fit_scale(axis, np.concatenate([points[1] for points in found.values()]))
         axis.set_ylabel(value.unit)
-        if value.from_zero:
+        if value.from_zero and axis.get_yscale() == "linear":
             axis.set_ylim(bottom=0)
         legend(sheet)
 

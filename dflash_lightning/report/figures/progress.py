@@ -6,7 +6,7 @@ out   Figure, or None where the logs hold no such values
 
 import numpy as np
 
-from dflash_lightning.report.figures.loss import draw_line, legend
+from dflash_lightning.report.figures.loss import draw_line, fit_scale, legend
 from dflash_lightning.report.figures.palette import LIGHT
 from dflash_lightning.report.figures.reading import has, series
 from dflash_lightning.report.figures.sheet import Figure, Sheet
@@ -27,8 +27,7 @@ def gradient_figure(run: Run) -> Figure | None:
         if len(running[0]):
             points = envelope(*running, sheet.size.bins)
             axis.plot(*points, "--", color=LIGHT["third"], label="running mean")
-        if norm[1].min() > 0 and norm[1].max() > 20 * np.median(norm[1]):
-            axis.set_yscale("log")
+        fit_scale(axis, norm[1])
         axis.set_ylabel("norm")
         if len(skipped):
             top = np.full(len(skipped), 0.97)

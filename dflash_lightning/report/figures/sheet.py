@@ -20,7 +20,6 @@ from dflash_lightning.report.figures.palette import LIGHT, themed
 
 PIXELS_PER_INCH = 96
 STEP = "optimizer step"
-MOST_MARKS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +50,15 @@ class Sheet:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A step to look at."""
+
+    step: int
+    alarming: bool
+    """A dashed line through the figure; else a tick at its foot, for what comes back many times."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Figure:
     """One figure of the report."""
 
@@ -66,8 +74,8 @@ class Figure:
     num_buckets: int = 0
     """Buckets whose colours it uses."""
     x_label: str = STEP
-    marks: tuple[int, ...] = ()
-    """Steps to look at, drawn as dashed lines where the x axis is steps."""
+    marks: tuple[Mark, ...] = ()
+    """Steps to look at, drawn where the x axis is steps."""
 
 
 def draw_svg(figure: Figure, size: Size) -> str:
@@ -126,12 +134,15 @@ def _with_commas(value: float, position: int | None = None) -> str:
     return f"{value:,.4f}".rstrip("0").rstrip(".").replace("-", "\N{MINUS SIGN}")
 
 
-def _mark(axes: list[Any], steps: tuple[int, ...]) -> None:
-    """Dashed lines; they do not widen the axis, for a mark outside of what was read shows nothing."""
+def _mark(axes: list[Any], marks: tuple[Mark, ...]) -> None:
+    """Lines and ticks; they do not widen the axis, for a mark outside of what was read shows nothing."""
     low, high = axes[0].get_xlim()
-    for step in [step for step in steps if low <= step <= high][:MOST_MARKS]:
-        for axis in axes:
-            axis.axvline(step, color=LIGHT["bad"], lw=0.9, ls=(0, (4, 3)), alpha=0.8, zorder=1.5)
+    for mark in marks:
+        for axis in axes if low <= mark.step <= high else []:
+            if mark.alarming:
+                axis.axvline(mark.step, color=LIGHT["bad"], lw=0.9, ls=(0, (4, 3)), alpha=0.8, zorder=1.5)
+            else:
+                axis.axvline(mark.step, ymax=0.05, color=LIGHT["warn"], lw=1.6)
     axes[0].set_xlim(low, high)
 
 
