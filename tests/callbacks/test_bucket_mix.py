@@ -1,12 +1,15 @@
 """BucketMix against a recount of what was trained on. On two ranks: tests/ranks."""
 
+import csv
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from dflash_lightning.callbacks.bucket_mix import BucketMix
-from tests.callbacks.recount import bucket_mix, in_windows
+from tests.callbacks.recount import bucket_mix, in_windows, plan_shares
 from tests.ranks import jobs
-from tests.runs import make_store
+from tests.runs import PLAN, make_store
 
 LENGTHS = np.random.default_rng(5).integers(6, 33, 44).tolist()
 
@@ -31,13 +34,13 @@ def test_every_value_is_the_recount(run):
     rows = logged_rows(run[1])
     assert len(rows) == len(windows) // 2 >= 3
     for number, row in enumerate(rows, start=1):
-        expected = bucket_mix(windows, upto=2 * number, every=2, recent=3, buckets=3)
+        expected = bucket_mix(windows, upto=2 * number, every=2, recent=3, plan=plan_shares(LENGTHS))
         ours = {name: float(value) for name, value in row.items() if name.startswith("batch/")}
         assert ours == pytest.approx(expected)
 
 
 def test_the_names_are_the_documented_ones(run):
-    names = {"avg_seq_len", "max_seq_len", "batch_size", "padding_efficiency"}
+    names = {"avg_seq_len", "max_seq_len", "batch_size", "padding_efficiency", "mix_distance"}
     names |= {
         f"bucket_{i}{kind}_pct{total}"
         for i in range(3)
@@ -69,6 +72,25 @@ def test_a_resumed_run_counts_on(step, run, tmp_path, toy_target, store):
         resume=f"{root}/kept/step={step}.ckpt",
     )
     assert ours["rows"] == [row for row in whole["rows"] if int(row["step"]) >= step]
+
+
+def test_an_epoch_ends_with_its_mix_beside_the_plans(run):
+    folder = Path(run[1]["log_dir"])
+    table = list(csv.DictReader((folder / "tables/bucket_mix_table-0.csv").read_text().splitlines()))
+    labels = [batch["bucket"] for batch in run[1]["batches"]]
+    for bucket, (row, planned) in enumerate(zip(table, plan_shares(LENGTHS), strict=True)):
+        assert float(row["batches_pct"]) == pytest.approx(100 * labels.count(bucket) / len(labels))
+        assert float(row["plan_pct"]) == pytest.approx(100 * planned)
+        assert float(row["longest"]) == PLAN.edges[bucket]
+    assert (folder / "pictures/bucket_mix_picture-0.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_resumed_epoch_is_shown_whole(run, tmp_path, toy_target, store):
+    root, whole = run
+    kept = f"{root}/kept/step=4.ckpt"
+    ours = jobs.fit(str(tmp_path), str(toy_target), store, max_epochs=1, resume=kept)
+    first, second = (Path(r["log_dir"]) / "tables/bucket_mix_table-0.csv" for r in (whole, ours))
+    assert first.read_text() == second.read_text()
 
 
 def test_a_window_of_no_steps_is_refused():

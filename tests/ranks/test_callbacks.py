@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.callbacks.recount import bucket_mix, in_windows
+from tests.callbacks.recount import bucket_mix, in_windows, plan_shares
 from tests.ranks import jobs
 from tests.runs import PLAN, make_store
 
@@ -28,7 +28,7 @@ def test_two_ranks_log_what_one_logs(tmp_path, toy_target, two_ranks):
     rows = [row for row in ours[0]["rows"] if row.get("batch/batch_size")]
     assert len(rows) == len(windows) >= 4
     for number, row in enumerate(rows, start=1):
-        expected = bucket_mix(windows, upto=number, every=1, recent=3, buckets=3)
+        expected = bucket_mix(windows, upto=number, every=1, recent=3, plan=plan_shares(lengths))
         assert {n: float(v) for n, v in row.items() if n.startswith("batch/")} == pytest.approx(expected)
     for name in ("batch/bucket_0_pct", "batch/avg_seq_len", "batch/padding_efficiency", "train/tokens"):
         assert jobs.logged(ours[0]["rows"], name) == jobs.logged(alone["rows"], name), name
