@@ -1,17 +1,16 @@
 """Plan one million samples: seconds, peak memory, and what the plan is worth.
 
-    python benchmarks/plan_million.py
+    python -m benchmarks.plan_million
 
 The lengths are drawn like those of the documented run (905,600 samples of 2,468 tokens on average, 30 % of
-the longest bucket cut at 8,192): the fit is in `documented_mix`.
+the longest bucket cut at 8,192): `ordering/mix.py`.
 """
 
 import json
 import time
 import tracemalloc
 
-import numpy as np
-
+from benchmarks.ordering.mix import ANCHORS, DOCUMENTED_SAMPLES, EDGES, documented_mix
 from dflash_lightning.plan import (
     Credit,
     DiversityFirst,
@@ -25,37 +24,8 @@ from dflash_lightning.plan import (
     summarize,
 )
 
-EDGES = (1216, 1728, 2240, 2784, 3296, 8192)
-SHARES = (0.3019, 0.1280, 0.1245, 0.1225, 0.1211, 0.2020)
-DOCUMENTED_SAMPLES = 905_600
-SUPERVISED_SHARE = 0.7
 LIMIT_S = 2.0
 LIMIT_MB = 150.0
-ANCHORS = {"num_anchors": 512, "block_size": 16}
-
-
-def documented_mix(num_samples: int = DOCUMENTED_SAMPLES, *, seed: int = 0) -> Samples:
-    """Synthetic lengths that reproduce the bucket shares and batch counts of the documented run."""
-    rng = np.random.default_rng(seed)
-    bucket = rng.choice(len(SHARES), num_samples, p=np.array(SHARES) / sum(SHARES))
-    edges = np.array((0, *EDGES))
-    lengths = rng.integers(edges[bucket] + 1, edges[bucket + 1], endpoint=True)
-    shortest, longest = bucket == 0, bucket == len(EDGES) - 1
-    lengths[shortest] = _lognormal(rng, int(shortest.sum()), np.log(330), 0.30, low=0, high=EDGES[0])
-    lengths[longest] = _lognormal(rng, int(longest.sum()), 8.55, 0.45, low=EDGES[-2], high=EDGES[-1])
-    lengths[longest & (rng.random(num_samples) < 0.3)] = EDGES[-1]  # cut when they were tokenized
-    return Samples(lengths, np.maximum(1, (SUPERVISED_SHARE * lengths).astype(np.int64)))
-
-
-def _lognormal(
-    rng: np.random.Generator, count: int, mean: float, sigma: float, *, low: int, high: int
-) -> np.ndarray:
-    """Integers in (low, high]; what falls outside is drawn again."""
-    kept = np.empty(0, np.int64)
-    while len(kept) < count:
-        drawn = np.ceil(rng.lognormal(mean, sigma, 2 * count)).astype(np.int64)
-        kept = np.concatenate((kept, drawn[(drawn > low) & (drawn <= high)]))
-    return kept[:count]
 
 
 def timed_plan(samples: Samples, config: PlanConfig) -> tuple[float, float]:
