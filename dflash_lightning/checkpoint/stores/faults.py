@@ -7,6 +7,8 @@ law   without a schedule it changes nothing; after "die" nothing more reaches th
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from dflash_lightning.checkpoint.stores.errors import StoreError
@@ -104,12 +106,16 @@ class _FaultyUpload:
         fault = self._script.begin("finish", self._key)
         facts = self._upload.finish()
         self._script.end(fault)
-        return facts
+        return replace(facts, crc32=f"{self._crc32:08x}")
 
     def abort(self) -> None:
-        fault = self._script.begin("abort", self._key)
-        self._upload.abort()
-        self._script.end(fault)
+        with suppress(StoreError):  # as every store: what could not be freed stays pending
+            fault = self._script.begin("abort", self._key)
+            self._upload.abort()
+            self._script.end(fault)
+
+    def pending(self) -> PendingUpload:
+        return self._upload.pending()
 
     def failure(self) -> StoreError | None:
         return self._failure or self._upload.failure()

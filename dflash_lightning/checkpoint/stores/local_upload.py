@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.local_errors import translated
-from dflash_lightning.checkpoint.stores.protocol import BytesLike, ObjectFacts
+from dflash_lightning.checkpoint.stores.protocol import BytesLike, ObjectFacts, PendingUpload
 
 PENDING = ".pending"
 """Ending of temporary files: `.<name>.<id>.pending`, beside the file they will become."""
@@ -29,6 +29,7 @@ class LocalUpload:
         self._key = key
         self._only_if_absent = only_if_absent
         self._temporary = self._target.with_name(f".{self._target.name}.{uuid4().hex[:8]}{PENDING}")
+        self._started = time.time()
         self._size = 0
         self._crc32 = 0
         self._failure: StoreError | None = None
@@ -70,6 +71,9 @@ class LocalUpload:
             self._file.close()
         with suppress(OSError):
             self._temporary.unlink(missing_ok=True)
+
+    def pending(self) -> PendingUpload:
+        return PendingUpload(self._key, self._temporary.name, self._started)
 
     def failure(self) -> StoreError | None:
         return self._failure

@@ -117,6 +117,9 @@ class _MemoryUpload:
         self._data.clear()
         self._store.abort_upload(self._pending)
 
+    def pending(self) -> PendingUpload:
+        return self._pending
+
     def failure(self) -> StoreError | None:
         return None
 

@@ -65,7 +65,15 @@ class Upload(Protocol):
         ...
 
     def abort(self) -> None:
-        """Give up and free the space. May be called at any time, also twice and after a failed `finish`."""
+        """Give up and free the space. May be called at any time, also twice and after a failed `finish`.
+
+        Never raises a StoreError, since it runs while another one is on its way: what could not be freed is
+        logged, and `list_uploads` shows it.
+        """
+        ...
+
+    def pending(self) -> PendingUpload:
+        """What `list_uploads` shows of it until it is finished or aborted."""
         ...
 
     def failure(self) -> StoreError | None:
