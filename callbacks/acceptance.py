@@ -30,6 +30,6 @@ class Acceptance(Callback):
             f"{values['val/streak']:.3f}); {100 * values['val/accuracy']:.1f} % of slots right, "
             f"{100 * slots[0]:.1f} % of the first, {100 * slots[-1]:.1f} % of the last"
         )
-        rows = [(step, slot, accuracy) for slot, accuracy in enumerate(slots, start=1)]
+        rows = [(float(step), float(slot), accuracy) for slot, accuracy in enumerate(slots, start=1)]
         log_table(trainer, "val/acceptance", COLUMNS, rows)
         log_figure(trainer, "val/acceptance_picture", slot_picture(slots))

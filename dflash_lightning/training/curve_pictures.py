@@ -15,7 +15,7 @@ def band_picture(rows: Sequence[BandRow], edges: Sequence[int]) -> Draw:
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        for bucket in sorted({row[1] for row in rows}):
+        for bucket in sorted({int(row[1]) for row in rows}):
             steps, _, losses, low, high = zip(*(row for row in rows if row[1] == bucket), strict=True)
             color = f"C{bucket % 10}"
             axes.fill_between(steps, low, high, color=color, alpha=0.12, linewidth=0)

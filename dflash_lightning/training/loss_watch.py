@@ -14,7 +14,7 @@ from dflash_lightning.training.loss_words import alarm, all_clear, epoch_words
 from dflash_lightning.training.mix_split import MixSplit, RawSplit
 from dflash_lightning.training.window_sums import Sums
 
-BandRow = tuple[int, int, float, float, float]
+BandRow = tuple[float, float, float, float, float]
 """(step, bucket, mean loss since the last log, band from, band to); NaN where there is no band yet."""
 COLUMNS = ("step", "bucket", "loss", "band_from", "band_to")
 MOST_LOGS = 400
@@ -68,10 +68,14 @@ class LossWatch:
         values["loss/out_of_band"] = float(len(self.out_since_log))
         if (share := self.mix.take()) is not None:
             values["loss/mix_pct"] = 100.0 * share
-        self._keep([(step, i, s.mean_loss, *(self.bands[i].limits() or NO_BAND)) for i, s in buckets.items()])
+        self._keep([self._row(step, bucket, sums) for bucket, sums in buckets.items()])
         self.since_log = [Sums() for _ in self.edges]
         self.out_since_log = set()
         return values
+
+    def _row(self, step: int, bucket: int, sums: Sums) -> BandRow:
+        low, high = self.bands[bucket].limits() or NO_BAND
+        return float(step), float(bucket), sums.mean_loss, low, high
 
     def _keep(self, rows: list[BandRow]) -> None:
         if self._number % self._every == 0:

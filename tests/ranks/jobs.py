@@ -4,6 +4,7 @@ Plain arguments in, plain values out, so that they travel between processes.
 """
 
 import csv
+import json
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -13,8 +14,13 @@ import torch
 from lightning import Callback
 from lightning.pytorch.callbacks import Checkpoint
 
+from dflash_lightning.callbacks.acceptance import Acceptance
 from dflash_lightning.callbacks.bucket_mix import BucketMix
 from dflash_lightning.callbacks.grad_norm import GradNorm
+from dflash_lightning.callbacks.loss_bands import LossBands
+from dflash_lightning.callbacks.micro_batches import MicroBatches
+from dflash_lightning.callbacks.step_guard import StepGuard
+from dflash_lightning.callbacks.throughput import Throughput
 from tests.runs import toy_data, toy_module, toy_trainer
 
 
@@ -116,6 +122,7 @@ def fit(
     big_gradient: int | None = None,
     keep: bool = False,
     logging: bool = True,
+    observe: bool = False,
     module: dict[str, Any] | None = None,
     data: dict[str, Any] | None = None,
     **options: Any,
@@ -123,6 +130,7 @@ def fit(
     """One Trainer.fit on this rank; what it was made of, what each step did, what it left behind."""
     folder, recorder = Path(root), Recorder()
     callbacks: list[Callback] = [GradNorm(), BucketMix(window_steps=3)] if logging else []
+    callbacks += [LossBands(), MicroBatches(), StepGuard(), Throughput(), Acceptance()] if observe else []
     callbacks += [Plant(*plant)] if plant else []
     callbacks += [BigGradient(big_gradient)] if big_gradient is not None else []
     callbacks += [recorder, *([KeepEvery(folder / "kept")] if keep else [])]
@@ -145,6 +153,7 @@ def fit(
         "global_step": trainer.global_step,
         "skipped": model.guard.state_dict(),
         "rows": read_rows(log_dir) if trainer.is_global_zero else [],
+        "micro": read_lines(folder / f"micro_batches.rank{trainer.global_rank}.jsonl"),
         "log_dir": str(log_dir),
         "error": error,
     }
@@ -165,6 +174,17 @@ def read_rows(log_dir: Path) -> list[dict[str, str]]:
     path = log_dir / "metrics.csv"
     rows = csv.DictReader(path.read_text().splitlines()) if path.exists() else []
     return [{name: value for name, value in row.items() if value} for row in rows]
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSONL file; none where there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def without_times(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows without what differs from machine to machine."""
+    timed = ("throughput/", "time/", "memory/")
+    return [{n: v for n, v in row.items() if not n.startswith(timed)} for row in rows]
 
 
 def logged(rows: list[dict[str, str]], name: str) -> list[float]:
