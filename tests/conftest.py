@@ -6,6 +6,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads beside another busy
 os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # Lightning 2.6 calls what 4.49 renamed
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+pytest_plugins = ["tests.s3.fixtures"]
+
 
 @pytest.fixture(scope="session")
 def toy_target(tmp_path_factory):

@@ -38,8 +38,7 @@ class LocalUpload:
         weakref.finalize(self, self._file.close)  # forgotten uploads: no warning, no leak, and no commit
 
     def write(self, data: BytesLike) -> int:
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
         view = memoryview(data).cast("B")
         try:
             with translated("write", self._target, size=self._size + len(view)):
@@ -55,8 +54,7 @@ class LocalUpload:
         pass
 
     def finish(self) -> ObjectFacts:
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
         with translated("write", self._target, size=self._size):
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -77,6 +75,12 @@ class LocalUpload:
 
     def failure(self) -> StoreError | None:
         return self._failure
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._file.closed:
+            raise StoreError(f"the upload of {self._target} is over", kind="other")
 
     def _publish(self) -> None:
         if not self._only_if_absent:

@@ -64,6 +64,8 @@ class MemoryStore:
         return iter(found)
 
     def delete(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        for key in keys:
+            require_key(key)
         with self._lock:
             for key in keys:
                 self.objects.pop(key, None)

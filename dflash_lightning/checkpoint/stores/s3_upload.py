@@ -66,10 +66,10 @@ class S3Upload:
         self._raise_failure()
         if self._filled or not self._parts:  # S3 has no object without parts
             self._send_buffer()
-        self._over = True
         wait(self._parts)
         self._threads.shutdown()
         self._raise_failure()
+        self._over = True
         return self._multipart.complete([part.result() for part in self._parts], self._size, self._crc32)
 
     def abort(self) -> None:
