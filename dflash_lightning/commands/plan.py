@@ -54,6 +54,7 @@ QUADRATIC_BUDGET = "padded length at which a token counts twice against --max-to
 QUADRATIC_LENGTH = (
     "padded length at which attention doubles a batch's cost, for dealing to ranks (default: never)"
 )
+BLOCK_COST = "cost of a block position in padded tokens, for dealing to ranks (default: 1)"
 PACKING = "pool_sorted, random_order, mixed_buckets or window_first[:batches] (default: pool_sorted)"
 COMPARE = f"strategies side by side, joined by commas: {', '.join(NAMES)}; a+b is both at once"
 
@@ -142,6 +143,7 @@ def _add_plan(parser: ArgumentParser) -> None:
     add("--order", metavar="NAME", help="credit, diversity_first or shuffle (default: credit)")
     add("--tail", choices=["split", "drop"], help="the last, short window (default: split)")
     add("--quadratic-length", type=float, metavar="TOKENS", help=QUADRATIC_LENGTH)
+    add("--block-cost", type=float, metavar="X", help=BLOCK_COST)
 
 
 def _add_run(parser: ArgumentParser) -> None:

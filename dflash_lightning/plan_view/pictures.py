@@ -47,7 +47,7 @@ def draw_plan(facts: PlanFacts, output: Path, *, source: str) -> None:
             fontsize=13,
         )
         draw_mix(axes["mix"], facts)
-        axes["mix"].set_title(_mix_finding(facts))
+        axes["mix"].set_title(mix_finding(facts))
         axes["mix"].legend(
             handles=legend_of_buckets(facts),
             title="bucket: tokens of its samples",
@@ -101,7 +101,8 @@ def legend_of_buckets(facts: PlanFacts) -> list[Any]:
     ]
 
 
-def _mix_finding(facts: PlanFacts) -> str:
+def mix_finding(facts: PlanFacts) -> str:
+    """The title of the mix: a long run at the end, or how even it is."""
     summary, mix = facts.judgement.summary, facts.judgement.mix
     if final_run_warning(summary):
         share = percent(summary.final_run / summary.batches)
@@ -142,10 +143,11 @@ def _draw_windows(axis: Axes, facts: PlanFacts) -> None:
     axis.set(xlim=(0, 100), xlabel="position in the epoch (%)", ylabel="TV to the epoch's mix (0 to 1)")
     axis.set_ylim(0, 1.45 * max(float(distance.max()), shuffled.tv_mean, 0.01))
     axis.legend(loc="upper center", ncols=2)
-    axis.set_title(_window_finding(facts))
+    axis.set_title(window_finding(facts))
 
 
-def _window_finding(facts: PlanFacts) -> str:
+def window_finding(facts: PlanFacts) -> str:
+    """The title of the windows: what the order gains over chance."""
     window, mix, shuffled = facts.judgement.window_batches, facts.judgement.mix, facts.shuffled
     if window == 1:
         return "Windows: one batch each, so one bucket each"

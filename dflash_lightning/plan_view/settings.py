@@ -24,6 +24,7 @@ PLAIN_FLAGS = (
     "super_buckets",
     "quadratic_budget",
     "quadratic_length",
+    "block_cost",
     "min_length",
     "oversize",
     "tail",

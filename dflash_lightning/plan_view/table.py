@@ -64,7 +64,7 @@ def bucket_lines(summary: PlanSummary) -> list[str]:
     ]
     rows = summary.samples / summary.batches
     total = (
-        *("all", "", f"{summary.samples:,}", f"{summary.tokens:,}", f"{summary.batches:,}", percent(1)),
+        *("all", "", f"{summary.samples:,}", f"{summary.tokens:,}", f"{summary.batches:,}", percent(1.0)),
         *(f"{rows:.1f}", percent(summary.padding_efficiency)),
     )
     return columns([head, *lines, total])
@@ -73,7 +73,7 @@ def bucket_lines(summary: PlanSummary) -> list[str]:
 def _bucket_cells(bucket: BucketSummary, batches: int) -> tuple[str, ...]:
     counts = (f"{bucket.samples:,}", f"{bucket.tokens:,}", f"{bucket.batches:,}")
     if not bucket.batches:
-        return (*counts, percent(0), "-", "-")
+        return (*counts, percent(0.0), "-", "-")
     return (
         *counts,
         percent(bucket.batches / batches),

@@ -62,10 +62,10 @@ def count_devices(devices: Any) -> tuple[int, tuple[str, ...]]:
     if isinstance(devices, list):
         return len(devices), ()
     text = str(devices)
-    if re.fullmatch(r"\d+(,\d+)+,?", text):
-        return len(text.strip(",").split(",")), ()
     if text.isdigit() and int(text) > 0:
         return int(text), ()
+    if re.fullmatch(r"\d+(,\d+)*,?", text) and "," in text:  # ids; the comma tells "0," from a count
+        return len(text.strip(",").split(",")), ()
     return 1, (f"trainer.devices is {devices}: planned for 1 device a node; --world-size says otherwise",)
 
 

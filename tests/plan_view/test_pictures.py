@@ -1,0 +1,91 @@
+"""The pictures: that they are drawn, and that their titles tell the truth."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
+
+from dflash_lightning.plan import Credit, DiversityFirst, Samples
+from dflash_lightning.plan_view.compare import compare, compared_settings
+from dflash_lightning.plan_view.compare_picture import draw_comparison
+from dflash_lightning.plan_view.facts import gather_facts
+from dflash_lightning.plan_view.pictures import (
+    bucket_colours,
+    draw_plan,
+    mix_finding,
+    stretch_shares,
+    window_distances,
+    window_finding,
+)
+
+
+def lightness(colour):
+    return float(np.dot(to_rgb(colour[:3]), (0.299, 0.587, 0.114)))
+
+
+@pytest.fixture(scope="module")
+def facts(samples, settings):
+    return {
+        order: gather_facts(samples, replace(settings, plan=replace(settings.plan, order=order)), None)
+        for order in (Credit(), DiversityFirst())
+    }
+
+
+def require_picture(path, *, width):
+    picture = imread(path)
+    assert picture.shape[1] == width
+    assert len(np.unique(picture[::5, ::5, :3] @ (1, 256, 65_536))) > 100  # a number per colour
+
+
+def test_a_page_is_drawn(facts, tmp_path):
+    draw_plan(facts[DiversityFirst()], tmp_path / "plan.png", source="a store")
+    require_picture(tmp_path / "plan.png", width=1800)
+
+
+def test_strategies_are_drawn(samples, settings, tmp_path):
+    names = "credit,diversity_first,shuffle,random_order,super_buckets:2,mixed_buckets"
+    draw_comparison(compare(samples, compared_settings(settings, names)), tmp_path / "c.png", source="x")
+    require_picture(tmp_path / "c.png", width=1800)
+
+
+def test_the_smallest_plan_is_drawn(settings, tmp_path):
+    """One batch, one bucket with samples."""
+    few = Samples(np.array([5, 6, 7]), np.array([1, 1, 1]))
+    tiny = replace(settings, world=1, accumulate=1)
+    draw_plan(gather_facts(few, tiny, None), tmp_path / "plan.png", source="x")
+    draw_comparison(compare(few, compared_settings(tiny, "credit")), tmp_path / "c.png", source="x")
+    require_picture(tmp_path / "plan.png", width=1800)
+
+
+def test_titles_say_what_is_to_be_seen(facts):
+    even, uneven = facts[Credit()], facts[DiversityFirst()]
+    assert mix_finding(even).startswith("Bucket mix: no tenth of the epoch is off by more than")
+    run = uneven.judgement.summary.final_run / uneven.judgement.summary.batches
+    assert mix_finding(uneven) == f"Bucket mix: the last {run:.1%} of the epoch is bucket 2 alone"
+    closer = even.shuffled.tv_mean / even.judgement.mix.tv_mean
+    assert (
+        window_finding(even)
+        == f"Windows of 8 batches: {closer:.1f} times closer to the epoch's mix than shuffled"
+    )
+    assert "times further from the epoch's mix than shuffled" in window_finding(uneven)
+
+
+def test_the_dots_are_the_windows_that_were_judged(facts):
+    for each in facts.values():
+        assert window_distances(each).mean() == pytest.approx(each.judgement.mix.tv_mean)
+        assert window_distances(each).max() == pytest.approx(each.judgement.mix.tv_max)
+
+
+@pytest.mark.parametrize(("batches", "stretches"), [(5, 1), (25, 2), (999, 99), (5000, 100)])
+def test_every_stretch_is_a_mix_of_whole_batches(batches, stretches):
+    shares = stretch_shares(np.arange(batches) % 3, 3)
+    assert shares.shape == (stretches, 3)
+    assert np.allclose(shares.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("buckets", [2, 6, 12])
+def test_buckets_differ_in_greyscale(buckets):
+    grey = [lightness(colour) for colour in bucket_colours(buckets)]
+    assert min(np.diff(grey)) > 0.03
