@@ -11,7 +11,7 @@ def beside(measured: float, noted: float | None) -> str:
 
 
 def number(value: float, like: float = 0.001) -> str:
-    """Counts as whole numbers, shares and factors with three digits behind the point, or more if `like` has."""
+    """Counts whole, shares and factors with three digits behind the point, or as many more as `like` has."""
     if isinstance(like, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
     decimals = len(str(like).partition(".")[2])
