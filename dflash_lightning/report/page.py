@@ -11,7 +11,8 @@ from html import escape
 
 from dflash_lightning.report.facts import headline, key_figures, settings_of
 from dflash_lightning.report.figures.catalogue import figures_of, missing_from
-from dflash_lightning.report.figures.overlay import ROLES, overlays
+from dflash_lightning.report.figures.overlay import overlays
+from dflash_lightning.report.figures.palette import ROLES
 from dflash_lightning.report.figures.reading import num_buckets
 from dflash_lightning.report.figures.sheet import HALF, PHONE, WIDE, Figure, Mark, draw_svg
 from dflash_lightning.report.page_style import style_sheet

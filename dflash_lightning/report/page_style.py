@@ -70,18 +70,18 @@ th,td{padding:9px 16px;text-align:right;border-top:1px solid var(--line);vertica
 th:first-child{text-align:left;font-weight:500;color:var(--muted);position:sticky;left:0;background:var(--card)}
 thead th{border-top:0;font-weight:650;overflow-wrap:anywhere;min-width:110px}
 td .kind{display:block;font-weight:600;color:var(--tone)}
-.key{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:7px;vertical-align:middle}
+.key{display:block;width:22px;height:4px;border-radius:2px;margin:2px 0 6px auto}
 .aside{color:var(--muted);font-size:14px}
 .above{margin:-8px 0 14px}
 .dash{display:inline-block;width:22px;margin:0 6px 4px 8px;border-top:2px dashed var(--bad)}
 .tick{display:inline-block;width:3px;height:9px;margin:0 7px 0 12px;background:var(--warn)}
 .aside li{margin:3px 0;overflow-wrap:anywhere}
 footer{margin-top:44px;border-top:1px solid var(--line);padding-top:14px;color:var(--muted);font-size:13px}
-@media (max-width:860px){
+@media screen and (max-width:860px){
   .charts{grid-template-columns:minmax(0,1fr)}
   .figures{grid-template-columns:repeat(3,minmax(0,1fr))}
 }
-@media (max-width:600px){
+@media screen and (max-width:600px){
   main{padding:22px 12px 36px}
   h1{font-size:25px}
   h2{margin-top:32px}
@@ -95,12 +95,24 @@ footer{margin-top:44px;border-top:1px solid var(--line);padding-top:14px;color:v
   .broad{display:none!important}
   .narrow{display:block!important}
 }
-@page{size:A4 landscape;margin:12mm}
+@page{size:A4;margin:12mm}
 @media print{
-  body{background:none;font-size:13px}
+  body{background:none;font-size:12px}
   main{max-width:none;padding:0}
+  h1{font-size:22px}
+  h2{margin:18px 0 8px;font-size:15px;break-after:avoid}
+  h3,.verdict h3{font-size:13px}
+  .verdict{padding:9px 12px}
+  .verdict ul,.verdict .steps,.settings div,figcaption,.aside{font-size:11px;margin-top:3px}
+  .figures dd{font-size:15px}
+  .figures div{padding:6px 10px}
+  .settings{grid-template-columns:repeat(2,minmax(0,1fr))}
+  .charts{gap:8px}
+  figure{padding:9px 8px}
+  figure.wide{grid-column:auto}
+  .broad{display:none!important}
+  .narrow{display:block!important}
   figure,.verdict,.figures div,tr{break-inside:avoid}
-  h2{break-after:avoid}
   .card{box-shadow:none}
 }
 """

@@ -66,6 +66,8 @@ def _train_row(rng: np.random.Generator, index: int, num_rows: int, every: int) 
         "train/lr": 6e-4 * warm * 0.5 * (1 + np.cos(np.pi * share)),
         "train/grad_norm": (0.8 + 2.5 * np.exp(-12 * share)) * np.exp(0.18 * noise[2]) + 6 * spike,
         "train/grad_norm_running": 0.9 + 2.4 * np.exp(-10 * share),
+        "grad_norm/fc": 0.3 + 0.5 * np.exp(-12 * share) + 0.03 * noise[10],
+        "grad_norm/layer_0": (0.6 + 2.2 * np.exp(-12 * share)) * np.exp(0.15 * noise[11]) + 5 * spike,
         "train/clipped_pct": float(
             np.clip(100 * np.exp(-5 * share) + 8 * noise[3] + 40 * (spike > 0), 0, 100)
         ),

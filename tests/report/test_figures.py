@@ -105,6 +105,11 @@ def test_an_alarm_is_a_dashed_line_and_what_recurs_a_tick(full_run):
     assert (dashes_and_ticks(*marks) - dashes_and_ticks()).tolist() == [1, 1]
 
 
+def test_a_group_of_parameters_has_its_own_line(full_run):
+    figure = next(figure for figure in figures_of(full_run) if figure.name == "gradient_norm_per_group")
+    assert ">layer_0<" in re.sub(r">\s+", ">", draw_svg(figure, PHONE))
+
+
 def test_a_png_is_a_png(full_run):
     assert draw_png(figures_of(full_run)[0], PHONE).startswith(b"\x89PNG")
 

@@ -83,8 +83,8 @@ def test_what_logs_hold_is_text(full_page):
 
 def test_every_figure_has_a_caption(full_page):
     tags = Page(full_page).tags
-    assert tags.count("figure") == tags.count("figcaption") == 14
-    assert tags.count("svg") == 28  # one for a desktop, one for a phone
+    assert tags.count("figure") == tags.count("figcaption") == 15
+    assert tags.count("svg") == 30  # one for a desktop, one for a phone
 
 
 def test_settings_come_from_a_fixed_list(full_run, full_page):

@@ -16,7 +16,12 @@ from dflash_lightning.report.figures.machine import (
     throughput_figure,
     time_figure,
 )
-from dflash_lightning.report.figures.progress import direction_figure, gradient_figure, rate_figure
+from dflash_lightning.report.figures.progress import (
+    direction_figure,
+    gradient_figure,
+    group_figure,
+    rate_figure,
+)
 from dflash_lightning.report.figures.sheet import Figure, Mark
 from dflash_lightning.report.run import Run
 
@@ -26,6 +31,7 @@ CATALOGUE: tuple[tuple[Callable[[Run], Figure | None], str, str], ...] = (
     (raw_figure, "single micro-batches", "MicroBatches"),
     (acceptance_figure, "acceptance", ""),
     (gradient_figure, "gradient norm", "GradNorm"),
+    (group_figure, "gradient norm per group", "GradNorm with groups: true"),
     (direction_figure, "direction of the gradient", "GradDirection"),
     (mix_figure, "bucket mix", "BucketMix"),
     (levels_figure, "levels of the loss", ""),

@@ -10,14 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dflash_lightning.report.figures.loss import draw_line, fit_scale, legend
-from dflash_lightning.report.figures.palette import LIGHT
+from dflash_lightning.report.figures.palette import LIGHT, LINES, ROLES
 from dflash_lightning.report.figures.reading import Series, series, val_series
-from dflash_lightning.report.figures.sheet import Figure, Sheet
+from dflash_lightning.report.figures.sheet import Figure, Sheet, as_label
 from dflash_lightning.report.run import Run
-
-ROLES = ("main", "second", "third", "bad", "warn", "raw")
-LINES = ("-", "--", ":")
-LONGEST_LABEL = 36
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,15 +119,6 @@ def _overlay(runs: Mapping[str, Run], value: Value) -> Figure | None:
 
     name = "compare_" + value.name.replace("/", "_")
     return Figure(name=name, title=value.title, caption=value.caption, draw=draw, wide=value.wide)
-
-
-def as_label(name: str) -> str:
-    """A run's name as matplotlib shows it literally: no formulas, and not hidden for a leading underscore.
-
-    Of a long one the end is kept: paths differ there.
-    """
-    shown = name if len(name) <= LONGEST_LABEL else "..." + name[-LONGEST_LABEL:]
-    return " " * shown.startswith("_") + shown.replace("$", r"\$")
 
 
 def _points(run: Run, name: str) -> Series:

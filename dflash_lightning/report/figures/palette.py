@@ -18,6 +18,9 @@ LIGHT = {
     "bad": "#d0233f",
     "warn": "#a97700",
 }
+ROLES = ("main", "second", "third", "bad", "warn", "raw")
+LINES = ("-", "--", ":")
+"""For lines of which nobody knows the number: colours first, then the same colours dashed, then dotted."""
 DARK = {
     "ink": "#e6eaf1",
     "muted": "#98a3b5",

@@ -7,9 +7,9 @@ out   Figure, or None where the logs hold no such values
 import numpy as np
 
 from dflash_lightning.report.figures.loss import draw_line, fit_scale, legend
-from dflash_lightning.report.figures.palette import LIGHT
-from dflash_lightning.report.figures.reading import has, series
-from dflash_lightning.report.figures.sheet import Figure, Sheet
+from dflash_lightning.report.figures.palette import LIGHT, LINES, ROLES
+from dflash_lightning.report.figures.reading import grouped, has, series
+from dflash_lightning.report.figures.sheet import Figure, Sheet, as_label
 from dflash_lightning.report.figures.thin import envelope
 from dflash_lightning.report.run import FloatArray, Run
 
@@ -47,6 +47,30 @@ def gradient_figure(run: Run) -> Figure | None:
         "that jumps by a multiple is the first sign of instability, a red cross is a step that was skipped.",
         draw=draw,
         panels=2 if len(clipped[0]) else 1,
+    )
+
+
+def group_figure(run: Run) -> Figure | None:
+    """`grad_norm/{group}`: one line per group of parameters."""
+    groups = grouped(run, "grad_norm/")
+    if not groups:
+        return None
+
+    def draw(sheet: Sheet) -> None:
+        axis = sheet.axes[0]
+        for index, (group, points) in enumerate(groups.items()):
+            look = {"color": LIGHT[ROLES[index % len(ROLES)]], "ls": LINES[index // len(ROLES) % len(LINES)]}
+            axis.plot(*envelope(*points, sheet.size.bins), lw=1.1, label=as_label(group), **look)
+        fit_scale(axis, np.concatenate([points[1] for points in groups.values()]))
+        axis.set_ylabel("norm")
+        legend(sheet)
+
+    return Figure(
+        name="gradient_norm_per_group",
+        title="Gradient norm per group",
+        caption="Which part of the drafter a jump of the norm comes from: one line that leaves the others "
+        "names the layer to look at.",
+        draw=draw,
     )
 
 

@@ -43,6 +43,13 @@ def numbered(run: Run, pattern: str) -> dict[int, Series]:
     return {index: points for index, points in every.items() if len(points[0])}
 
 
+def grouped(run: Run, prefix: str) -> dict[str, Series]:
+    """Values by what stands behind the prefix: `grad_norm/{group}`."""
+    names = {name.removeprefix(prefix): name for name in sorted(run.values) if name.startswith(prefix)}
+    every = {group: series(run, name) for group, name in names.items()}
+    return {group: points for group, points in every.items() if len(points[0])}
+
+
 def micro_buckets(run: Run) -> list[int]:
     """Buckets of the logged micro-batches; empty without such a log or without tags."""
     if run.micro is None:

@@ -20,6 +20,7 @@ from dflash_lightning.report.figures.palette import LIGHT, themed
 
 PIXELS_PER_INCH = 96
 STEP = "optimizer step"
+LONGEST_LABEL = 36
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,15 @@ class Figure:
     x_label: str = STEP
     marks: tuple[Mark, ...] = ()
     """Steps to look at, drawn where the x axis is steps."""
+
+
+def as_label(name: str) -> str:
+    """A run's name as matplotlib shows it literally: no formulas, and not hidden for a leading underscore.
+
+    Of a long one the end is kept: paths differ there.
+    """
+    shown = name if len(name) <= LONGEST_LABEL else "..." + name[-LONGEST_LABEL:]
+    return " " * shown.startswith("_") + shown.replace("$", r"\$")
 
 
 def draw_svg(figure: Figure, size: Size) -> str:
@@ -142,7 +152,7 @@ def _mark(axes: list[Any], marks: tuple[Mark, ...]) -> None:
             if mark.alarming:
                 axis.axvline(mark.step, color=LIGHT["bad"], lw=0.9, ls=(0, (4, 3)), alpha=0.8, zorder=1.5)
             else:
-                axis.axvline(mark.step, ymax=0.05, color=LIGHT["warn"], lw=1.6)
+                axis.axvline(mark.step, ymax=0.05, color=LIGHT["warn"], lw=1.1)
     axes[0].set_xlim(low, high)
 
 
