@@ -8,7 +8,6 @@ law   no verdict without figures; too few values give "unknown", nothing to see 
 import numpy as np
 
 from dflash_lightning.report.detect.checkpoint import checkpoint
-from dflash_lightning.report.detect.curve import movement
 from dflash_lightning.report.detect.instability import instability, jumping_steps
 from dflash_lightning.report.detect.labelled import Labelled, labelled
 from dflash_lightning.report.detect.mix import mix
@@ -38,7 +37,7 @@ def judge_run(run: Run) -> list[Verdict]:
     found = [
         instability(curve, run.steps[there], norm[there], _non_finite(run)),
         checkpoint(run, jumping_steps(curve)),
-        sampling_artefact(batches, single, _window_movement(run, batches)) if batches and single else None,
+        sampling_artefact(batches, single, _window_loss(run, batches)) if batches and single else None,
         periodic(curve, modes),
         mix(single, windows),
     ]
@@ -53,13 +52,13 @@ def _non_finite(run: Run) -> list[int]:
     return sorted({*run.non_finite, *(int(line["step"]) for line in run.skipped)})
 
 
-def _window_movement(run: Run, batches: Labelled) -> FloatArray | None:
-    """The logged curve without its trend; None where it is nothing but the single batches themselves."""
+def _window_loss(run: Run, batches: Labelled) -> FloatArray | None:
+    """The logged curve; None where it is nothing but the single batches themselves."""
     steps, place = np.unique(batches.steps, return_inverse=True)
     means = np.bincount(place, batches.loss) / np.bincount(place)
     there = np.isfinite(run.loss) & np.isin(run.steps, steps)
     same = np.isclose(run.loss[there], means[np.searchsorted(steps, run.steps[there])])
-    return None if len(same) and same.all() else movement(run.loss[np.isfinite(run.loss)])
+    return None if len(same) and same.all() else run.loss[np.isfinite(run.loss)]
 
 
 def _too_few(run: Run, values: int) -> list[Verdict]:

@@ -11,6 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dflash_lightning.plan import Credit, Shuffle
+from dflash_lightning.report.aliases import with_our_names
+from dflash_lightning.report.detect.sampling import sampled
+from dflash_lightning.report.run import MicroLog, Run
+from dflash_lightning.report.sources.micro_log import singles
+from dflash_lightning.report.table import tabulate
 
 SHARES = (0.0748, 0.0711, 0.0893, 0.1116, 0.1302, 0.5230)
 LEVELS = (0.55, 1.0, 1.0, 1.0, 1.0, 1.6)
@@ -99,70 +104,135 @@ def window_means(training):
     return training.loss.mean(axis=1)
 
 
-def write_run(folder, training, *, log_every=1, micro=True, per_bucket=True, times=False):
+def columns(training, *, log_every=1, per_bucket=True):
+    """Columns of metrics.csv: name -> [n], NaN where a bucket was absent since the last log."""
+    rows = len(training.loss) // log_every
+    loss, bucket = (part[: rows * log_every].reshape(rows, -1) for part in (training.loss, training.bucket))
+    ends = log_every * np.arange(1, rows + 1)
+    seconds = np.diff(training.time[ends - 1, -1], prepend=START)
+    waited = training.storage_s[: ends[-1]].reshape(rows, -1).sum(axis=1)
+    made = {
+        "step": ends - 1.0,
+        "train/step": ends.astype(float),
+        "train/loss": loss.mean(axis=1),
+        "train/grad_norm": np.sqrt((training.grad_norm[: ends[-1]].reshape(rows, -1) ** 2).mean(axis=1)),
+        "throughput/step_s": seconds / log_every,
+        "time/storage_pct": 100 * waited / seconds,
+    }
+    for i in range(len(LEVELS)):
+        mine = bucket == i
+        so_far = np.concatenate(([0.0], np.cumsum((training.bucket == i).mean(axis=1))))
+        first = np.maximum(0, ends - 100)
+        made[f"batch/bucket_{i}_pct"] = 100 * (so_far[ends] - so_far[first]) / (ends - first)
+        if per_bucket:
+            count = mine.sum(axis=1)
+            made[f"loss/bucket_{i}"] = np.where(
+                count, (loss * mine).sum(axis=1) / np.maximum(1, count), np.nan
+            )
+    return made
+
+
+def metrics(training, **settings):
+    """Rows of metrics.csv: one dict a logged step; empty cells are absent."""
+    made = columns(training, **settings)
+    rows = zip(*made.values(), strict=True)
+    return [{name: float(v) for name, v in zip(made, row, strict=True) if np.isfinite(v)} for row in rows]
+
+
+def write_run(folder, training, *, micro=True, **settings):
     """A run's folder as training writes it: metrics.csv, and micro_batches.rank0.jsonl."""
-    logs = folder / "logs/version_0"
-    logs.mkdir(parents=True, exist_ok=True)
-    rows = [
-        _row(training, end, log_every, per_bucket)
-        for end in range(log_every, len(training.loss) + 1, log_every)
-    ]
-    with (logs / "metrics.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, sorted({name for row in rows for name in row}))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(folder / "logs/version_0/metrics.csv", metrics(training, **settings))
     if micro:
         write_lines(folder / "micro_batches.rank0.jsonl", micro_lines(training))
     return folder
 
 
-def _row(training, end, log_every, per_bucket):
-    part = slice(end - log_every, end)
-    loss, bucket = training.loss[part], training.bucket[part]
-    before = training.time[part.start - 1, -1] if part.start else START
-    seconds = training.time[end - 1, -1] - before
-    row = {
-        "step": end - 1,
-        "epoch": 0,
-        "train/step": float(end),
-        "train/loss": loss.mean(),
-        "train/grad_norm": np.sqrt((training.grad_norm[part] ** 2).mean()),
-        "throughput/step_s": seconds / log_every,
-        "time/storage_pct": 100 * training.storage_s[part].sum() / seconds,
-    }
-    for i in range(len(LEVELS)):
-        row[f"batch/bucket_{i}_pct"] = 100 * (training.bucket[max(0, end - 100) : end] == i).mean()
-        if per_bucket and (bucket == i).any():
-            row[f"loss/bucket_{i}"] = loss[bucket == i].mean()
-    return row
+def write_csv(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, sorted({name for row in rows for name in row}))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
 
 
-def micro_lines(training):
-    """One dict a micro-batch, as the MicroBatches callback writes them."""
+def as_run(training, *, micro=True, **settings):
+    """The same Run without files, for tests over many seeds."""
+    made = columns(training, **settings)
+    steps = made.pop("train/step")
+    del made["step"]
+    return Run(
+        name="synthetic",
+        path="synthetic",
+        steps=steps,
+        values=made,
+        times=np.full(len(steps), np.nan),
+        val_steps=np.empty(0),
+        validation={},
+        micro=micro_log(training) if micro else None,
+    )
+
+
+def micro_log(training):
+    """All micro-batches of a training."""
+    window = training.loss.shape[1]
+    return MicroLog(
+        step=np.repeat(training.steps, window),
+        loss=training.loss.ravel(),
+        bucket=training.bucket.ravel(),
+        seq_len=training.seq_len.ravel().astype(float),
+        weight=np.ones(training.loss.size),
+        rank=np.zeros(training.loss.size, np.int64),
+        time=training.time.ravel(),
+    )
+
+
+def run_of(rows):
+    """A Run of rows that have our names."""
+    rows = [{name: float(value) for name, value in row.items()} for row in rows]
+    table, _ = tabulate(rows)
+    return Run(
+        name="synthetic",
+        path="synthetic",
+        steps=table.steps,
+        values=table.values,
+        times=table.times,
+        val_steps=np.empty(0),
+        validation={},
+        micro=singles(rows),
+        non_finite=table.non_finite,
+    )
+
+
+def foreign_run(lines):
+    """The Run of another trainer's lines."""
+    return run_of([with_our_names({name: float(value) for name, value in line.items()}) for line in lines])
+
+
+def micro_lines(training, places=None):
+    """One dict a micro-batch, as the MicroBatches callback writes them; `places` picks some of S * W."""
+    places = range(training.loss.size) if places is None else places
+    window = training.loss.shape[1]
     return [
         {
-            "step": s + 1,
-            "micro_step": w,
+            "step": int(place) // window + 1,
+            "micro_step": int(place) % window,
             "rank": 0,
-            "bucket": int(training.bucket[s, w]),
-            "samples": ROWS[training.bucket[s, w]],
-            "seq_len": int(training.seq_len[s, w]),
-            "loss": float(training.loss[s, w]),
+            "bucket": int(training.bucket.flat[place]),
+            "samples": ROWS[training.bucket.flat[place]],
+            "seq_len": int(training.seq_len.flat[place]),
+            "loss": float(training.loss.flat[place]),
             "weight": 1.0,
-            "time": float(training.time[s, w]),
+            "time": float(training.time.flat[place]),
             "applied": True,
         }
-        for s, w in np.ndindex(training.loss.shape)
+        for place in places
     ]
 
 
-def sampled_lines(training, *, seconds=10.0, batches=2):
-    """The first `batches` micro-batches done after each `seconds`: what the misleading chart showed."""
-    time = training.time.ravel()
-    ticks = np.arange(time[0], time[-1], seconds)
-    picked = np.unique(np.searchsorted(time, ticks)[:, None] + np.arange(batches))
-    lines = micro_lines(training)
-    return [lines[i] for i in picked[picked < len(lines)]]
+def sampled_lines(training, **settings):
+    """Two batches every ten seconds: what the misleading chart showed."""
+    return micro_lines(training, sampled(training.time.ravel(), **settings))
 
 
 def write_lines(path, lines):

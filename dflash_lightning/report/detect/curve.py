@@ -7,7 +7,7 @@ out   arrays [n], or one scale
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from dflash_lightning.report.run import FloatArray
+from dflash_lightning.report.run import FloatArray, IntArray
 
 NORMAL_MAD = 1.4826
 """Standard deviation of a normal distribution / its median absolute deviation."""
@@ -37,8 +37,7 @@ def trend(values: FloatArray) -> FloatArray:
         return np.full(len(values), np.median(values)) if len(values) else values
     edges = block_edges(len(values))
     centres = (edges[:-1] + edges[1:] - 1) / 2
-    means = np.array([_clipped_mean(part) for part in np.split(values, edges[1:-1])])
-    lowest = np.minimum.accumulate(means)
+    lowest = np.minimum.accumulate(_clipped_means(values, edges))
     line = np.interp(np.arange(len(values)), centres, lowest)
     slope = (lowest[1] - lowest[0]) / (centres[1] - centres[0])
     before = np.arange(int(np.ceil(centres[0])))
@@ -46,7 +45,7 @@ def trend(values: FloatArray) -> FloatArray:
     return line
 
 
-def block_edges(count: int) -> FloatArray:
+def block_edges(count: int) -> IntArray:
     """Where blocks begin and end, as whole numbers from 0 to `count`."""
     edges = [0]
     while edges[-1] < count:
@@ -54,18 +53,35 @@ def block_edges(count: int) -> FloatArray:
         edges.append(edges[-1] + min(longest, max(FIRST_BLOCK, int(GROWTH * edges[-1]))))
     if count - edges[-2] < FIRST_BLOCK:  # the last block takes a short rest
         edges.pop(-2)
-    return np.array([*edges[:-1], count])
+    return np.array([*edges[:-1], count], np.int64)
 
 
-def _clipped_mean(part: FloatArray) -> float:
-    centre, width = np.median(part), CLIP * robust_sd(part)
-    return float(np.clip(part, centre - width, centre + width).mean()) if width > 0 else float(part.mean())
+def _clipped_means(values: FloatArray, edges: IntArray) -> FloatArray:
+    """Mean of each block without the reach of its outliers."""
+    block = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+    centre = _medians(values, block, edges)
+    reach = CLIP * NORMAL_MAD * _medians(np.abs(values - centre[block]), block, edges)
+    reach = np.where(reach > 0, reach, np.inf)[block]
+    clipped = np.clip(values, centre[block] - reach, centre[block] + reach)
+    return np.asarray(np.add.reduceat(clipped, edges[:-1]) / np.diff(edges), np.float64)
+
+
+def _medians(values: FloatArray, block: IntArray, edges: IntArray) -> FloatArray:
+    """Median of each block, for all blocks at once."""
+    ranked = values[np.lexsort((values, block))]
+    last = np.diff(edges) - 1
+    return np.asarray((ranked[edges[:-1] + last // 2] + ranked[edges[:-1] + (last + 1) // 2]) / 2, np.float64)
 
 
 def movement(values: FloatArray) -> FloatArray:
     """What a curve does beside falling, around 0."""
     rest = values - trend(values)
     return rest - np.median(rest) if len(rest) else rest
+
+
+def jitter(values: FloatArray) -> float:
+    """Standard deviation of a value from the differences between neighbours, so without trends and waves."""
+    return float(np.sqrt(np.mean(np.diff(values) ** 2) / 2)) if len(values) > 1 else 0.0
 
 
 def running_median(values: FloatArray, half: int) -> FloatArray:

@@ -19,7 +19,7 @@ START_SHARE = 0.03
 """This first part of a run is not judged: warm-up and the first fall are rough everywhere."""
 LEAST_RISE = 0.05
 """A rise or spike below this share of the loss matters to nobody, however clear it is."""
-SPIKE_RISE = 0.25
+SPIKE_RISE = 0.5
 """A spike adds at least this share of the loss where no gradient norm was logged to confirm it."""
 BEFORE = 25
 """Values before a place that say what was usual there."""

@@ -17,9 +17,10 @@ SHORTEST_SIDE, LONGEST_SIDE = 5, 25
 SHIFT_SCORE = 7.0
 """A rise counts from this many times what such differences usually are: normal noise reaches 4 in 10,000
 places, slowly wandering noise 5 to 6."""
-SPIKE_SCORE = 8.0
-"""A spike counts from this many robust deviations: heavy-tailed batches (Student's t, 4 degrees of freedom)
-pass it once in 3,000 values, normal ones never."""
+SPIKE_SCORE = 4.0
+"""A spike counts from this many times what all but 3 % of the values nearby stay within: 8.7 deviations of
+normal noise, and more where batches are heavy-tailed."""
+ORDINARY = 0.97
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,8 @@ def spikes(values: FloatArray) -> IntArray:
     if len(values) < 8 * half:
         return np.empty(0, np.int64)
     distance = values - running_median(values, half)
-    near = running_median(np.abs(distance), 4 * half) * 1.4826  # noise falls with the loss: look nearby
-    usual = np.maximum(near, 0.5 * robust_sd(distance))
-    return np.flatnonzero((distance > SPIKE_SCORE * usual) & (usual > 0))
+    size = np.abs(distance)
+    width = running_median(size, 4 * half)  # noise falls with the loss: what is usual depends on the place
+    tail = float(np.quantile(size / np.maximum(width, 1e-30), ORDINARY))
+    found = np.flatnonzero((distance > SPIKE_SCORE * tail * width) & (width > 0))
+    return found[found >= half]  # what came before the first values is not known

@@ -34,11 +34,12 @@ def mix(single: Split | None, windows: Split | None) -> Verdict | None:
     cause = "how long its samples are" if what == "tokens" else "which bucket a batch comes from"
     headline = f"mix: {main.mix_share:.0%} of the movement of {of} is {cause}; {_bands(main)}"
     evidence = [
-        f"standard deviation {np.std(main.movement):.3g} as logged, {np.std(main.residual):.3g} without mix"
+        f"values differ by {main.jitter:.3g} as logged and by {main.jitter_within:.3g} without the mix"
+        " (standard deviations)"
     ]
     if main is single and windows is not None:
         evidence.append(
-            f"per optimizer step the loss moves by {np.std(windows.movement):.3g} only, "
+            f"per optimizer step the loss moves by {windows.jitter:.3g} only, "
             f"{windows.mix_share:.0%} of it mix"
         )
     evidence.append(
@@ -48,4 +49,4 @@ def mix(single: Split | None, windows: Split | None) -> Verdict | None:
 
 
 def _bands(split: Split) -> str:
-    return tell_bands(split.levels, split.within, split.names)
+    return tell_bands(split.levels, split.jitter_within, split.names)

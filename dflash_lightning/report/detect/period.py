@@ -94,7 +94,7 @@ def _by_chance(values: FloatArray, lag: int) -> float:
     """The largest share among random turns: each piece of one period keeps its shape and loses its place."""
     rng = np.random.default_rng(0)
     pieces = values[: len(values) // lag * lag].reshape(-1, lag)
-    phase = _phase(pieces.size, lag)
+    phase = _phase(pieces.size, float(lag))
     turns = rng.integers(0, lag, (TURNS, len(pieces), 1))
     places = (np.arange(lag) + turns) % lag
     return max(

@@ -7,6 +7,7 @@ out   Verdict or None; sampled, which makes such a chart of a whole micro log
 import numpy as np
 
 from dflash_lightning.report.detect.bands import bands, tell_bands
+from dflash_lightning.report.detect.curve import jitter
 from dflash_lightning.report.detect.labelled import Labelled
 from dflash_lightning.report.detect.mix import is_mix
 from dflash_lightning.report.detect.split import Split
@@ -26,26 +27,26 @@ def sampled(time: FloatArray, *, seconds: float = 10.0, batches: int = 2) -> Int
     return picked[picked < len(time)].astype(np.int64)
 
 
-def sampling_artefact(batches: Labelled, single: Split, window_movement: FloatArray | None) -> Verdict | None:
-    """`window_movement` is the logged window curve without its trend, None where only samples were logged."""
+def sampling_artefact(batches: Labelled, single: Split, window_loss: FloatArray | None) -> Verdict | None:
+    """`window_loss` is the logged window curve, None where only samples were logged."""
     if batches.covered_share() >= SAMPLED_SHARE or not is_mix(single):
         return None
-    if len(bands(single.levels, single.within)) < 2:
+    if len(bands(single.levels, single.jitter_within)) < 2:
         return None
-    jumps = float(np.std(single.movement))
-    smooth = None if window_movement is None else float(np.std(window_movement))
+    jumps = single.jitter
+    smooth = None if window_loss is None else jitter(window_loss)
     if smooth is not None and smooth > SMOOTH * jumps:
         return None
     headline = (
         "sampling artefact: the bands are those of the sampled single batches, not of the training; "
-        + tell_bands(single.levels, single.within, single.names)
+        + tell_bands(single.levels, single.jitter_within, single.names)
     )
     return Verdict(
         "sampling artefact",
         headline,
         [
             f"{_how_sampled(batches)}; {single.mix_share:.0%} of their movement is the length of the samples",
-            f"inside a band they move by {single.within:.3g}, together by {jumps:.3g}",
+            f"inside a band they move by {single.jitter_within:.3g}, together by {jumps:.3g}",
             _which_chart(smooth),
         ],
     )

@@ -7,12 +7,17 @@ out   Verdict or None
 import numpy as np
 
 from dflash_lightning.report.detect.modes import count_modes
+from dflash_lightning.report.detect.period import autocorrelation
 from dflash_lightning.report.detect.step_curve import StepCurve
 from dflash_lightning.report.kinds import Verdict
 from dflash_lightning.report.run import FloatArray
 
 FEWEST = 100
 """Fewer values show no humps reliably."""
+FEWEST_APART = 60
+"""The same for values that do not correlate."""
+CORRELATED = 0.2
+"""Values are thinned until neighbours correlate less: slow waves are no levels."""
 START_SHARE = 0.2
 """The first part is left out: while the loss falls fast, its levels move."""
 
@@ -20,7 +25,11 @@ START_SHARE = 0.2
 def levels_of(curve: StepCurve) -> int:
     """How many levels what the mix leaves over has, or the loss alone; 1 for too few values to tell."""
     values = _judged(curve)
-    return count_modes(values) if len(values) >= FEWEST else 1
+    if len(values) < FEWEST or np.ptp(values) == 0:
+        return 1
+    lags = np.flatnonzero(autocorrelation(values) < CORRELATED)
+    thinned = values[:: int(lags[0]) if len(lags) else len(values)]
+    return count_modes(thinned) if len(thinned) >= FEWEST_APART else 1
 
 
 def several_modes(curve: StepCurve, modes: int) -> Verdict | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dflash_lightning.report.detect.curve import movement, trend
+from dflash_lightning.report.detect.curve import jitter, movement, trend
 from dflash_lightning.report.detect.labelled import Labelled
 from dflash_lightning.report.run import FloatArray, Run
 
@@ -30,8 +30,6 @@ class Split:
     """[n] what is left when each group's own trend is taken off too."""
     levels: FloatArray
     """[K] median loss of each group over the second half."""
-    within: float
-    """Standard deviation inside the groups."""
     names: tuple[str, ...]
     """[K] what the groups are called."""
 
@@ -47,8 +45,13 @@ class Split:
 
     @property
     def jitter(self) -> float:
-        """Standard deviation of a value, from the differences between neighbours."""
-        return float(np.sqrt(np.mean(np.diff(self.movement) ** 2) / 2)) if len(self.movement) > 1 else 0.0
+        """Standard deviation of a value as logged, from the differences between neighbours."""
+        return jitter(self.movement)
+
+    @property
+    def jitter_within(self) -> float:
+        """The same without the mix."""
+        return jitter(self.residual)
 
 
 def split_batches(batches: Labelled) -> Split:
@@ -59,7 +62,6 @@ def split_batches(batches: Labelled) -> Split:
         movement=movement(batches.loss),
         residual=residual,
         levels=np.array([_median(batches.loss, batches.group == g, late) for g in range(len(batches.names))]),
-        within=float(np.std(residual)),
         names=batches.names,
     )
 
@@ -100,7 +102,6 @@ def split_windows(run: Run) -> Split | None:
         movement=movement(run.loss[kept]),
         residual=residual,
         levels=np.array([_level(late, column) for late, column in zip(half, columns, strict=True)]),
-        within=float(np.nanstd(distance)),
         names=tuple(f"bucket {i}" for i in present),
     )
 

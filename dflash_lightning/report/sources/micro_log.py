@@ -47,7 +47,7 @@ def as_micro_log(rows: Sequence[Row], *, step: str, loss: str) -> MicroLog | Non
     return MicroLog(
         step=_column(rows, step).astype(np.int64),
         loss=_column(rows, loss),
-        bucket=_column(rows, "bucket", UNKNOWN_BUCKET).astype(np.int64),
+        bucket=_column(rows, "bucket", float(UNKNOWN_BUCKET)).astype(np.int64),
         seq_len=_column(rows, "seq_len"),
         weight=_column(rows, "weight", 1.0),
         rank=_column(rows, "rank", 0.0).astype(np.int64),
