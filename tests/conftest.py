@@ -2,11 +2,15 @@ import os
 
 import pytest
 
+from tests.s3.fixtures import proxy as proxy
+from tests.s3.fixtures import s3_env as s3_env
+from tests.s3.fixtures import s3_settings as s3_settings
+from tests.s3.fixtures import s3_uri as s3_uri
+from tests.s3.fixtures import weed as weed
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads beside another busy process run many times slower
 os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # Lightning 2.6 calls what 4.49 renamed
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-pytest_plugins = ["tests.s3.fixtures"]
 
 
 @pytest.fixture(scope="session")
