@@ -77,6 +77,7 @@ def spikes(values: FloatArray) -> IntArray:
     distance = values - running_median(values, half)
     size = np.abs(distance)
     width = running_median(size, 4 * half)  # noise falls with the loss: what is usual depends on the place
-    tail = float(np.quantile(size / np.maximum(width, 1e-30), ORDINARY))
-    found = np.flatnonzero((distance > SPIKE_SCORE * tail * width) & (width > 0))
-    return found[found >= half]  # what came before the first values is not known
+    known = slice(half, None)  # what came before the first values is not known
+    tail = float(np.quantile((size / np.maximum(width, 1e-30))[known], ORDINARY))
+    found = (distance > SPIKE_SCORE * tail * width) & (width > 0)
+    return np.flatnonzero(found[known]) + half

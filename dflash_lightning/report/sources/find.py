@@ -80,7 +80,7 @@ def _of_one_run(files: Sequence[Path], place: str) -> Found:
     if newest.suffix == ".csv":
         return Found(files=[file for file in files if file.parent.parent == newest.parent.parent])
     if place == "*.jsonl" and len(files) > 1:
-        names = ", ".join(file.name for file in files)
+        names = ", ".join(sorted(file.name for file in files))
         raise ValueError(f"{newest.parent} holds several logs ({names}): name the one to read")
     return Found(files=[newest])
 
