@@ -35,7 +35,7 @@ class MicroBatches(Callback):
 
     def __init__(self, folder: str | None = None, log: bool = False) -> None:
         self.folder = folder
-        self.log = log
+        self._to_loggers = log  # Lightning puts a method of its own at `callback.log`
         self._times: list[float] = []
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -58,7 +58,7 @@ class MicroBatches(Callback):
         self._times = []
         with self._path.open("a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
-        if self.log:
+        if self._to_loggers:
             for line in lines:
                 shown = {f"micro/{name}": line[name] for name in ("loss", "bucket", "seq_len")}
                 numbers = {name: float(value) for name, value in shown.items() if value is not None}

@@ -27,6 +27,7 @@ def test_there_is_a_line_for_every_micro_batch(observed):
     times = [line["time"] for line in run["micro"]]
     assert times == sorted(times)
     assert abs(times[-1] - time.time()) < 3600
+    assert not any("micro/loss" in row for row in run["rows"])  # unless asked for
 
 
 def test_a_resumed_run_appends_and_a_fresh_one_begins_anew(observed, tmp_path, toy_target, observed_store):
