@@ -149,7 +149,7 @@ class TestCheckpoint:
 
 
 class TestPeriodic:
-    @pytest.mark.parametrize("period", [8, 25, 75, 180])
+    @pytest.mark.parametrize("period", [8, 25, 75, 120])
     def test_names_the_period_of_a_ladder(self, period):
         for found in verdicts(lambda seed: as_run(laddered(smooth(seed), period), micro=False)):
             verdict = of_kind(found, "periodic")
@@ -186,14 +186,14 @@ class TestSamplingArtefact:
         assert {round(float(loss), 1) for loss in shown} >= {0.5, 0.6, 1.0, 1.6}
 
     def test_is_told_from_the_samples_alone(self):
-        for found in verdicts(lambda seed: foreign_run(sampled_lines(train(seed, steps=1500)))):
+        for found in verdicts(lambda seed: foreign_run(sampled_lines(train(seed, steps=500)))):
             assert [verdict.kind for verdict in found] == ["sampling artefact", "mix"]
             assert "three bands" in found[0].headline
             assert "2 at a time every 10 s" in " ".join(found[0].evidence)
 
     def test_says_which_chart_to_trust(self):
         for seed in SEEDS:
-            training = train(seed, steps=800)
+            training = train(seed, steps=500)
             sample = foreign_run(sampled_lines(training)).micro
             windows = as_run(training, micro=False, per_bucket=False)
             found = judge_run(Run(**{**vars(windows), "micro": sample}))
