@@ -136,8 +136,8 @@ def _taken(store: ObjectStore, key: str, owner: Owner, now: float, stale_after_s
     who = f"run {owner.run_id} (process {owner.pid} on {owner.host})"
     return StoreError(
         f"{store.uri(key)} says that {who} writes here, last alive {silent:.0f} s ago; two runs under one "
-        f"prefix would delete each other's checkpoints. Give this run another prefix, or stop that one; if it "
-        f"is dead, wait until it has been silent for {stale_after_s:.0f} s, or delete {OWNER}",
+        f"prefix would delete each other's checkpoints. Give this run another prefix, or stop that one; if "
+        f"it is dead, wait until it has been silent for {stale_after_s:.0f} s, or delete {OWNER}",
         kind="conflict",
     )
 

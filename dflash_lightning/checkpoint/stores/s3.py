@@ -18,6 +18,7 @@ from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import require_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectFacts, ObjectStore, PendingUpload, Upload
 from dflash_lightning.checkpoint.stores.s3_answers import (
+    body_of,
     checksum_of,
     encryption_of,
     facts_of,
@@ -83,8 +84,7 @@ class S3Store:
                 if code_of(error) == "InvalidRange":  # starts behind the end
                     return b""
                 raise
-            data: bytes = answer["Body"].read()
-            return data
+            return body_of(answer)
 
         return self._calls.run("read", key, work)
 

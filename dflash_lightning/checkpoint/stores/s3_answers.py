@@ -1,4 +1,4 @@
-"""Answers of S3 as plain values, and the arguments that many calls share. Pure, but for `pages`.
+"""Answers of S3 as plain values, and the arguments that many calls share. No call but that of `pages`.
 
 law   nothing that an old server may leave out is indexed
 """
@@ -9,12 +9,14 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError, ResponseStreamingError
 
 from dflash_lightning.checkpoint.stores.protocol import BytesLike, ObjectFacts
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 
 Answer = Mapping[str, Any]
+PAGE_ENTRIES = 1000
+"""Of a listing: the most that S3 gives at once."""
 
 
 def facts_of(key: str, answer: Answer) -> ObjectFacts:
@@ -55,8 +57,20 @@ def encryption_of(settings: StoreSettings) -> dict[str, Any]:
 
 def pages(client: Any, operation: str, field: str, bucket: str, prefix: str) -> Sequence[Answer]:
     """The entries of all pages of a listing."""
-    found = client.get_paginator(operation).paginate(Bucket=bucket, Prefix=prefix)
+    found = client.get_paginator(operation).paginate(
+        Bucket=bucket, Prefix=prefix, PaginationConfig={"PageSize": PAGE_ENTRIES}
+    )
     return [entry for page in found for entry in page.get(field, [])]
+
+
+def body_of(answer: Answer) -> bytes:
+    """All bytes of a GET. A body that falls silent half-way is told apart from a server that never answered:
+    botocore has not tried again yet."""
+    try:
+        data: bytes = answer["Body"].read()
+    except ReadTimeoutError as error:
+        raise ResponseStreamingError(error=error) from error
+    return data
 
 
 def leftovers_of(keys: Sequence[str], answer: Answer) -> dict[str, ClientError]:

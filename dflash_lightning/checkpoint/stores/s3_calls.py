@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError, ReadTimeoutError
+from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError, ResponseStreamingError
 
 from dflash_lightning.checkpoint.redact import redact_text
 from dflash_lightning.checkpoint.stores.errors import StoreError
@@ -87,4 +87,6 @@ class S3Calls:
 
 def _breaks(error: Exception) -> bool:
     """Answers whose body breaks off: botocore repeats requests, not the reading of what came back."""
-    return isinstance(error, IncompleteReadError | ReadTimeoutError) or code_of(error) == "RequestTimeout"
+    return (
+        isinstance(error, IncompleteReadError | ResponseStreamingError) or code_of(error) == "RequestTimeout"
+    )

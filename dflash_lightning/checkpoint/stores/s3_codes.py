@@ -25,8 +25,8 @@ _REGION: Final[tuple[Kind, str]] = (
     "endpoint",
     "the bucket {bucket} belongs to another region or endpoint; set region and endpoint_url to its own",
 )
-_BUSY: Final[tuple[Kind, str]] = ("transient", "the server asks to slow down; it is tried again later")
-_BROKEN: Final[tuple[Kind, str]] = ("transient", "the server failed inside; it is tried again later")
+_BUSY: Final[tuple[Kind, str]] = ("transient", "the server asks to slow down; try again later")
+_BROKEN: Final[tuple[Kind, str]] = ("transient", "the server failed inside; try again later")
 _CORRUPT: Final[tuple[Kind, str]] = (
     "corrupt",
     "the bytes changed on their way, the checksum tells; if it happens again, look at memory and network",
@@ -76,7 +76,7 @@ CODES: Final[dict[str, tuple[Kind, str]]] = {
     "RequestLimitExceeded": _BUSY,
     "ServiceUnavailable": _BUSY,
     "InternalError": _BROKEN,
-    "RequestTimeout": ("transient", "the server waited too long for the bytes; it is tried again later"),
+    "RequestTimeout": ("transient", "the server waited too long for the bytes; try again later"),
     "OperationAborted": _BUSY,
     "ConditionalRequestConflict": _THERE,
     "PreconditionFailed": _THERE,
@@ -105,7 +105,7 @@ CLASSES: Final[tuple[tuple[tuple[type[Exception], ...], Kind, str], ...]] = (
             aws.ConnectionClosedError,
         ),
         "transient",
-        "the connection broke or fell silent; it is tried again later (read_timeout_s sets how long to wait)",
+        "the connection broke or fell silent; try again later (read_timeout_s sets how long to wait)",
     ),
     (
         (aws.SSLError,),
