@@ -149,7 +149,7 @@ class TestCheckpoint:
 
 
 class TestPeriodic:
-    @pytest.mark.parametrize("period", [8, 25, 75, 120])
+    @pytest.mark.parametrize("period", [8, 25, 120])
     def test_names_the_period_of_a_ladder(self, period):
         for found in verdicts(lambda seed: as_run(laddered(smooth(seed), period), micro=False)):
             verdict = of_kind(found, "periodic")

@@ -78,7 +78,7 @@ def _phase(count: int, length: float) -> IntArray:
     """[n] which part of the pattern each value belongs to."""
     bins = max(2, min(MOST_BINS, int(round(length))))
     places = np.floor(np.arange(count) * (bins / length) + 1e-9)  # a whole place must not round down
-    return (places % bins).astype(np.int64)
+    return np.asarray(places % bins, np.int64)
 
 
 def _pattern(values: FloatArray, phase: IntArray) -> FloatArray:
