@@ -126,9 +126,9 @@ def _settings(settings: Mapping[str, str]) -> str:
 
 def _mark_legend(verdicts: Sequence[Verdict]) -> str:
     kinds = [verdict.kind for verdict in verdicts if verdict.steps]
-    parts = ['<span class="dash"></span>instability'] * ("instability" in kinds)
+    parts = ['<span class="mark"><i class="dash"></i>instability</span>'] * ("instability" in kinds)
     others = ", ".join(kind for kind in kinds if kind != "instability")
-    parts += [f'<span class="tick"></span>{escape(others)}'] * bool(others)
+    parts += [f'<span class="mark"><i class="tick"></i>{escape(others)}</span>'] * bool(others)
     return f'<p class="aside above">Steps that the verdicts name: {" ".join(parts)}</p>' if parts else ""
 
 

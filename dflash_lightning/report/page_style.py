@@ -73,6 +73,7 @@ td .kind{display:block;font-weight:600;color:var(--tone)}
 .key{display:block;width:22px;height:4px;border-radius:2px;margin:2px 0 6px auto}
 .aside{color:var(--muted);font-size:14px}
 .above{margin:-8px 0 14px}
+.mark{white-space:nowrap}
 .dash{display:inline-block;width:22px;margin:0 6px 4px 8px;border-top:2px dashed var(--bad)}
 .tick{display:inline-block;width:3px;height:9px;margin:0 7px 0 12px;background:var(--warn)}
 .aside li{margin:3px 0;overflow-wrap:anywhere}

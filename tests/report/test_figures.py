@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dflash_lightning.report.figures.catalogue import CATALOGUE, figures_of, missing_from
 from dflash_lightning.report.figures.overlay import overlays
 from dflash_lightning.report.figures.palette import DARK, LIGHT, bucket_colours
-from dflash_lightning.report.figures.sheet import PHONE, Mark, draw_png, draw_svg
+from dflash_lightning.report.figures.sheet import PHONE, Mark, draw_png, draw_svg, tick_label
 from dflash_lightning.report.figures.thin import envelope, means, own_band, sample, spread
 from dflash_lightning.report.read import read_run
 from tests.report.drawn_runs import write_full_run, write_small_run
@@ -120,6 +120,22 @@ def test_a_runs_name_is_shown_literally(full_run, tmp_path, name):
     assert f">{name.replace('<', '&lt;').replace('>', '&gt;')}<" in re.sub(
         r">\s+", ">", draw_svg(figure, PHONE)
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [
+        (12_000.0, "12,000"),
+        (0.1 + 0.2, "0.3"),
+        (-0.25, "\N{MINUS SIGN}0.25"),
+        (0.00125, "0.00125"),  # beside 0.0013 it would be another step of the axis
+        (2e-05, "2e-05"),
+        (4_000_000.0, "4,000,000"),
+        (0.0, "0"),
+    ],
+)
+def test_ticks_keep_every_digit_that_counts(value, label):
+    assert tick_label(value) == label
 
 
 def test_no_two_roles_share_a_colour():

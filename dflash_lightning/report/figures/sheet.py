@@ -129,19 +129,18 @@ def _canvas(figure: Figure, size: Size) -> Any:
         if axis.get_yscale() == "log":
             axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
             axis.yaxis.set_minor_locator(NullLocator())
-        axis.yaxis.set_major_formatter(_with_commas)
+        axis.yaxis.set_major_formatter(tick_label)
     if figure.x_label == STEP:
         axes[-1].xaxis.set_major_locator(MaxNLocator(nbins=max(5, size.width // 90), integer=True))
-        axes[-1].xaxis.set_major_formatter(_with_commas)
+        axes[-1].xaxis.set_major_formatter(tick_label)
         _mark(axes, figure.marks)
     return canvas
 
 
-def _with_commas(value: float, position: int | None = None) -> str:
-    """A tick's label: 12,000 and 0.25, but 2e-05."""
-    if value and abs(value) < 1e-3:
-        return f"{value:.2g}"
-    return f"{value:,.4f}".rstrip("0").rstrip(".").replace("-", "\N{MINUS SIGN}")
+def tick_label(value: float, position: int | None = None) -> str:
+    """12,000 and 0.25, without losing a digit that tells two ticks apart; `position` is matplotlib's."""
+    text = f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:,.6g}"
+    return text.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else text
 
 
 def _mark(axes: list[Any], marks: tuple[Mark, ...]) -> None:
