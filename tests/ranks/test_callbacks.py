@@ -99,7 +99,7 @@ def test_every_value_by_bucket_is_the_recount_over_both_ranks(watched):
 def test_two_ranks_with_accumulation_log_what_one_process_logs(watched):
     alone, ours = watched
     theirs, mine = (jobs.without_times(run["rows"]) for run in (alone, ours[0]))
-    assert len(theirs) == len(mine) >= 6
+    assert len(theirs) == len(mine) >= 4
     counted = ("batch/", "guard/", "train/step", "train/tokens", "epoch", "step")
     for one, two in zip(theirs, mine, strict=True):
         assert one.keys() == two.keys()
