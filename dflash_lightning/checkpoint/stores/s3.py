@@ -7,33 +7,30 @@ law   every error is a StoreError without secrets, and nothing is trusted that c
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import boto3.session
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
 from dflash_lightning.checkpoint.redact import protect, quiet_libraries
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import require_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectFacts, ObjectStore, PendingUpload, Upload
-from dflash_lightning.checkpoint.stores.s3_answers import (
-    body_of,
-    checksum_of,
-    encryption_of,
-    facts_of,
-    leftovers_of,
-    pages,
-)
+from dflash_lightning.checkpoint.stores.s3_answers import checksum_of, encryption_of, facts_of, pages
 from dflash_lightning.checkpoint.stores.s3_calls import Client, S3Calls
-from dflash_lightning.checkpoint.stores.s3_errors import code_of, status_of
 from dflash_lightning.checkpoint.stores.s3_multipart import Multipart
+from dflash_lightning.checkpoint.stores.s3_requests import (
+    KEYS_PER_DELETE,
+    abort,
+    delete,
+    get,
+    head,
+    put,
+    put_if_absent,
+)
 from dflash_lightning.checkpoint.stores.s3_upload import S3Upload
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
-
-_KEYS_PER_DELETE = 1000
-_NO_BULK = {"MissingContentMD5", "InvalidRequest", "NotImplemented", "MethodNotAllowed"}
-"""Answers of servers that delete single objects only, or want an MD5 that FIPS machines cannot compute."""
 
 
 class S3Store:
@@ -49,15 +46,10 @@ class S3Store:
 
     def put(self, key: str, data: bytes, *, only_if_absent: bool = False) -> None:
         require_key(key)
-        arguments = encryption_of(self.settings) | checksum_of(data, self.settings)
-        if only_if_absent:
-            arguments["IfNoneMatch"] = "*"
+        arguments = {"Body": data, **encryption_of(self.settings), **checksum_of(data, self.settings)}
+        request = put_if_absent if only_if_absent else put
         try:
-            self._calls.run(
-                "write",
-                key,
-                lambda client: client.put_object(Bucket=self.bucket, Key=key, Body=data, **arguments),
-            )
+            self._calls.run("write", key, lambda client: request(client, self.bucket, key, arguments))
         except StoreError as error:
             # The answer to an earlier attempt may have been lost: then what is there is ours.
             if not (error.kind == "conflict" and self._holds(key, data)):
@@ -71,43 +63,12 @@ class S3Store:
     def read(self, key: str, start: int = 0, stop: int | None = None) -> bytes:
         require_key(key)
         if stop is not None and stop <= start:
-            start, stop = 0, 1  # S3 has no empty range, but the answer tells whether the object is there
-            return self.read(key, start, stop)[:0]
-        whole = start == 0 and stop is None
-        # Only whole objects can be checked against the checksum that the server keeps.
-        asked = {"ChecksumMode": "ENABLED"} if whole else {"Range": f"bytes={start}-{_last(stop)}"}
-
-        def work(client: Client) -> bytes:
-            try:
-                answer = client.get_object(Bucket=self.bucket, Key=key, **asked)
-            except ClientError as error:
-                if code_of(error) == "InvalidRange":  # starts behind the end
-                    return b""
-                raise
-            return body_of(answer)
-
-        return self._calls.run("read", key, work)
+            return self.read(key, 0, 1)[:0]  # S3 has no empty range, but tells whether the object is there
+        return self._calls.run("read", key, lambda client: get(client, self.bucket, key, start, stop))
 
     def head(self, key: str) -> ObjectFacts | None:
         require_key(key)
-
-        def work(client: Client) -> ObjectFacts | None:
-            try:
-                return facts_of(key, client.head_object(Bucket=self.bucket, Key=key, ChecksumMode="ENABLED"))
-            except ClientError as error:
-                if status_of(error) == 404:
-                    return None
-            # The answer to HEAD has no body: only GET tells why, be it that the object is missing.
-            try:
-                answer = client.get_object(Bucket=self.bucket, Key=key)
-                answer["Body"].close()
-            except ClientError as error:
-                if code_of(error) == "NoSuchKey":
-                    return None
-                raise
-            return facts_of(key, answer)
-
-        return self._calls.run("look at", key, work)
+        return self._calls.run("look at", key, lambda client: head(client, self.bucket, key))
 
     def list(self, prefix: str) -> Iterator[ObjectFacts]:
         found = self._calls.run(
@@ -119,9 +80,13 @@ class S3Store:
         )
 
     def delete(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        for key in keys:
+            require_key(key)
         failed: dict[str, StoreError] = {}
-        for start in range(0, len(keys), _KEYS_PER_DELETE):
-            failed |= self._delete_page(keys[start : start + _KEYS_PER_DELETE])
+        for start in range(0, len(keys), KEYS_PER_DELETE):
+            page = keys[start : start + KEYS_PER_DELETE]
+            left = self._calls.run("delete", page[0], partial(delete, bucket=self.bucket, keys=page))
+            failed |= {key: self._calls.failure("delete", key, error) for key, error in left.items()}
         return failed
 
     def list_uploads(self, prefix: str) -> Sequence[PendingUpload]:
@@ -133,14 +98,9 @@ class S3Store:
         return [PendingUpload(one["Key"], one["UploadId"], one["Initiated"].timestamp()) for one in found]
 
     def abort_upload(self, pending: PendingUpload) -> None:
-        def work(client: Client) -> None:
-            try:
-                client.abort_multipart_upload(Bucket=self.bucket, Key=pending.key, UploadId=pending.upload_id)
-            except ClientError as error:
-                if code_of(error) != "NoSuchUpload":
-                    raise
-
-        self._calls.run("abort the upload of", pending.key, work)
+        self._calls.run(
+            "abort the upload of", pending.key, lambda client: abort(client, self.bucket, pending)
+        )
 
     def uri(self, key: str) -> str:
         return f"s3://{self.bucket}/{key}"
@@ -157,31 +117,9 @@ class S3Store:
             ),
         )
 
-    def _delete_page(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        for key in keys:
-            require_key(key)
-
-        def work(client: Client) -> dict[str, ClientError]:
-            wanted = {"Objects": [{"Key": key} for key in keys]}
-            try:
-                return leftovers_of(keys, client.delete_objects(Bucket=self.bucket, Delete=wanted))
-            except ClientError as error:
-                if code_of(error) not in _NO_BULK:
-                    raise
-            for key in keys:
-                client.delete_object(Bucket=self.bucket, Key=key)
-            return {}
-
-        left = self._calls.run("delete", keys[0], work)
-        return {key: self._calls.failure("delete", key, error) for key, error in left.items()}
-
     def _holds(self, key: str, data: bytes) -> bool:
         facts = self.head(key)
         return facts is not None and facts.size == len(data) and self.read(key) == data
-
-
-def _last(stop: int | None) -> str:
-    return "" if stop is None else str(stop - 1)
 
 
 def _connect(settings: StoreSettings) -> Client:

@@ -126,6 +126,21 @@ def test_what_the_server_has_is_compared_with_what_was_written(stubbed, head, te
     assert caught.value.kind == "corrupt"
 
 
+@pytest.mark.parametrize("present", [True, False])
+def test_a_server_without_conditions_is_looked_at_before_a_put(stubbed, present):
+    store, stub = stubbed()
+    stub.add_client_error("put_object", "NotImplemented", http_status_code=501)
+    if present:
+        for _ in range(2):  # before the put, and to see whether what is there is ours
+            stub.add_response("head_object", {"ContentLength": 9})
+        with pytest.raises(StoreError, match="something is there already"):
+            store.put("owner", b"mine", only_if_absent=True)
+    else:
+        stub.add_client_error("head_object", "404", http_status_code=404)
+        stub.add_response("put_object", {})
+        store.put("owner", b"mine", only_if_absent=True)
+
+
 def test_encryption_is_asked_for_with_every_object(stubbed):
     store, stub = stubbed(sse="aws:kms", sse_kms_key_id="key-1")
     asked = {"Bucket": "train", "Key": "a", "ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "key-1"}
