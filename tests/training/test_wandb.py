@@ -17,6 +17,8 @@ from tests.runs import make_store, toy_data, toy_module, toy_trainer
 from tests.wandb_file import history, run_files
 
 LENGTHS = [8, 12, 18, 25, 30, 9, 14, 22] * 3
+SHOWN = {f"{kind}{form}" for kind in ("loss/bands", "val/acceptance") for form in ("", "_picture")}
+SHOWN |= {"bucket_mix/table", "bucket_mix/picture"}
 pytestmark = pytest.mark.filterwarnings("ignore")  # wandb's own, of many kinds
 
 
@@ -47,8 +49,9 @@ def test_an_offline_run_holds_what_csv_holds(tmp_path, toy_target):
     # It takes more steps than these to say how much of the movement is mix.
     assert {name for name, value in expected[-1].items() if value} >= DOCUMENTED - {"loss/mix_pct"}
     sent = [set(history_row(record)) for record in of_kind(file, "history")]
-    for name in ("bucket_mix/table", "bucket_mix/picture", "loss/bands", "val/acceptance"):
-        assert sum(any(key.startswith(name) for key in keys) for keys in sent) == 2, name  # one an epoch
+    for name in SHOWN:
+        times = sum(any(key == name or key.startswith(f"{name}/") for key in keys) for keys in sent)
+        assert times == 2, name  # one an epoch
     axes = {record.metric.glob_name: record.metric.step_metric for record in of_kind(file, "metric")}
     assert axes["*"] == "train/step"
     assert (tmp_path / FILE).read_text().strip() in file.name
