@@ -60,9 +60,9 @@ class PlanConfig:
     tail: Literal["split", "drop"] = "split"
     """The last, short window: split its largest batches so that it becomes a full one, or drop fewer than
     world_size batches."""
-    quadratic_length: float | None = None
-    """Padded length at which attention costs as much as all the rest, for dealing batches to ranks; null:
-    never. It moves no sample to another batch: that is `quadratic_budget`."""
+    quadratic_length: float | None = 32_768.0
+    """Padded length at which attention costs as much as all the rest (about 12 hidden sizes), for dealing
+    batches to ranks; null: never. It moves no sample to another batch: that is `quadratic_budget`."""
     block_cost: float = 1.0
     """Cost of one block position, in padded tokens, for dealing batches to ranks."""
 
@@ -176,6 +176,9 @@ def config_facts(config: PlanConfig) -> dict[str, Any]:
     if not isinstance(config.edges, str):
         facts["edges"] = list(config.edges)
         del facts["num_buckets"]  # says nothing once edges are given
+    for name in ("quadratic_length", "quadratic_budget", "block_cost"):
+        if facts[name] is not None:
+            facts[name] = float(facts[name])  # 8192 and 8192.0 are the same setting
     for name in ("packing", "order"):
         facts[name] = {"class": type(getattr(config, name)).__name__, **facts[name]}
     return facts

@@ -35,8 +35,15 @@ def deal(cost: FloatArray, *, world: int, key: int) -> IntArray:
     """
     if world == 1:
         return np.arange(len(cost))[:, None]
-    layers = np.argsort(-cost, kind="stable").reshape(-1, world)
-    layers[1::2] = layers[1::2, ::-1].copy()
+    layers = cost_layers(cost, world=world)
     slots = rng.permutation(rng.key(key, "slots"), np.arange(len(layers)))
     ranks = rng.permutation(rng.key(key, "ranks"), np.arange(world))
     return layers[slots][:, ranks]
+
+
+def cost_layers(cost: FloatArray, *, world: int) -> IntArray:
+    """[..., slots * world] costs of a window -> [..., slots, world] its batches from dear to cheap, in layers
+    of which every other one runs backwards."""
+    layers = np.argsort(-cost, axis=-1, kind="stable").reshape(*cost.shape[:-1], -1, world)
+    layers[..., 1::2, :] = layers[..., 1::2, ::-1].copy()
+    return layers

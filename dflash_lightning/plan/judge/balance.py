@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dflash_lightning.plan.config import PlanConfig
-from dflash_lightning.plan.deal import FloatArray, batch_cost
+from dflash_lightning.plan.deal import FloatArray, batch_cost, cost_layers
 from dflash_lightning.plan.epoch import Plan, block_positions
 from dflash_lightning.plan.samples import IntArray, Samples
 from dflash_lightning.plan.windows import Window, cut_windows
@@ -31,7 +31,7 @@ class BalanceFacts:
     linear: float
     """A batch costs its padded tokens."""
     quadratic: float
-    """Padded tokens * (1 + padded length / quadratic_length)."""
+    """Padded tokens * (1 + padded length / 8192), a pessimistic share of attention."""
     blocks: float
     """Padded tokens + block positions: the target and the drafter."""
     micro_linear: float
@@ -53,7 +53,7 @@ def judge_balance(
     whole = plan.num_batches // (world * accumulate) * (world * accumulate)
     dealt = [_dealt_loads(plan, config, whole, world=world, accumulate=accumulate)]
     rest = cut_windows(plan, samples, config, whole, world=world, accumulate=accumulate)
-    dealt += [_window_loads(window, plan, samples, config) for window in rest]
+    dealt += [_window_loads(window, plan, samples) for window in rest]
     window = _straggler(np.concatenate([loads.sum(axis=2) for loads in dealt], axis=1))
     micro = _straggler(np.concatenate([loads.reshape(3, -1, world) for loads in dealt], axis=1))
     return BalanceFacts(
@@ -72,10 +72,10 @@ def _straggler(loads: FloatArray) -> list[float]:
     return factors
 
 
-def _loads(rows: IntArray, padded_length: IntArray, blocks: IntArray, config: PlanConfig) -> FloatArray:
+def _loads(rows: IntArray, padded_length: IntArray, blocks: IntArray) -> FloatArray:
     """[batches] each -> [models, batches]."""
     tokens = rows * padded_length
-    quadratic = tokens * (1 + padded_length / (config.quadratic_length or QUADRATIC_LENGTH))
+    quadratic = tokens * (1 + padded_length / QUADRATIC_LENGTH)
     return np.stack([tokens.astype(np.float64), quadratic, (tokens + blocks).astype(np.float64)])
 
 
@@ -86,13 +86,12 @@ def _dealt_loads(plan: Plan, config: PlanConfig, stop: int, *, world: int, accum
     """
     rows, padded, blocks = np.diff(plan.offsets)[:stop], plan.padded_length[:stop], plan.block_tokens[:stop]
     cost = batch_cost(rows, padded, blocks, config).reshape(-1, world * accumulate)
-    turns = np.argsort(-cost, axis=1, kind="stable").reshape(-1, accumulate, world)
-    turns[:, 1::2] = turns[:, 1::2, ::-1].copy()
+    turns = cost_layers(cost, world=world)
     turns += np.arange(0, stop, world * accumulate)[:, None, None]
-    return _loads(rows, padded, blocks, config)[:, turns]
+    return _loads(rows, padded, blocks)[:, turns]
 
 
-def _window_loads(window: Window, plan: Plan, samples: Samples, config: PlanConfig) -> FloatArray:
+def _window_loads(window: Window, plan: Plan, samples: Samples) -> FloatArray:
     """One window as training runs it -> [models, 1, slots, world]. Ghosts cost what their rows cost."""
     batches = [batch for step in window.batches for batch in step]
     ids = [np.where(batch.sample_ids < 0, ~batch.sample_ids, batch.sample_ids) for batch in batches]
@@ -109,6 +108,5 @@ def _window_loads(window: Window, plan: Plan, samples: Samples, config: PlanConf
         np.array([len(rows) for rows in ids]),
         np.array([batch.padded_length for batch in batches]),
         np.array(blocks),
-        config,
     )
     return loads.reshape(3, 1, len(window.batches), -1)

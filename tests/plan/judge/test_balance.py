@@ -16,7 +16,7 @@ def loads_by_hand(batch, samples, plan, config):
     tokens = len(ids) * batch.padded_length
     supervised = [min(int(samples.supervised[i]), plan.edges[-1]) for i in ids]
     blocks = sum(min(BLOCKS["num_anchors"], count) * BLOCKS["block_size"] for count in supervised)
-    quadratic = tokens * (1 + batch.padded_length / (config.quadratic_length or 8192))
+    quadratic = tokens * (1 + batch.padded_length / 8192)
     return tokens, quadratic, tokens + blocks
 
 
@@ -117,3 +117,10 @@ def test_the_block_budget_levels_target_and_drafter_together(documented):
     config = replace(LARGE_BATCHES, max_block_tokens=PlanConfig().max_block_tokens)
     facts = judged(plan_epoch(documented, config, **ANCHORS, seed=0, epoch=0), documented, config)
     assert facts.blocks <= 1.06
+
+
+def test_the_defaults_keep_every_bound(documented, large_batches):
+    """Dealt by all three costs at once, as training does unless told otherwise."""
+    facts = judged(large_batches, documented, LARGE_BATCHES)
+    assert facts.linear <= 1.05
+    assert facts.quadratic <= 1.07
