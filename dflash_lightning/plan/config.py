@@ -60,9 +60,9 @@ class PlanConfig:
     tail: Literal["split", "drop"] = "split"
     """The last, short window: split its largest batches so that it becomes a full one, or drop fewer than
     world_size batches."""
-    quadratic_length: float | None = 32_768.0
-    """Padded length at which attention costs as much as all the rest (about 12 hidden sizes), for dealing
-    batches to ranks; null: never. It moves no sample to another batch: that is `quadratic_budget`."""
+    quadratic_length: float | None = 8192.0
+    """Padded length at which attention costs as much as all the rest, for dealing batches to ranks; null:
+    never. It moves no sample to another batch: that is `quadratic_budget`."""
     block_cost: float = 1.0
     """Cost of one block position, in padded tokens, for dealing batches to ranks."""
 

@@ -44,6 +44,7 @@ def deal(cost: FloatArray, *, world: int, key: int) -> IntArray:
 def cost_layers(cost: FloatArray, *, world: int) -> IntArray:
     """[..., slots * world] costs of a window -> [..., slots, world] its batches from dear to cheap, in layers
     of which every other one runs backwards."""
-    layers = np.argsort(-cost, axis=-1, kind="stable").reshape(*cost.shape[:-1], -1, world)
+    slots = cost.shape[-1] // world
+    layers = np.argsort(-cost, axis=-1, kind="stable").reshape(*cost.shape[:-1], slots, world)
     layers[..., 1::2, :] = layers[..., 1::2, ::-1].copy()
     return layers

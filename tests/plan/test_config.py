@@ -180,7 +180,7 @@ def test_facts_are_plain_values():
         "order": {"class": "Credit"},
         "oversize": "error",
         "tail": "split",
-        "quadratic_length": 32_768.0,
+        "quadratic_length": 8192.0,
         "block_cost": 1.0,
     }
     assert config_facts(PlanConfig())["num_buckets"] == 6  # it matters while a rule finds the edges

@@ -164,8 +164,8 @@ def test_one_rank_keeps_the_order_of_the_plan():
 
 def test_cost_counts_tokens_attention_and_blocks():
     batch = np.array([2]), np.array([100]), np.array([30])
-    assert batch_cost(*batch, PlanConfig(block_cost=0.0)).tolist() == [200]
-    assert batch_cost(*batch, PlanConfig(block_cost=2.0)).tolist() == [260]
+    assert batch_cost(*batch, PlanConfig(quadratic_length=None, block_cost=0.0)).tolist() == [200]
+    assert batch_cost(*batch, PlanConfig(quadratic_length=None, block_cost=2.0)).tolist() == [260]
     assert batch_cost(*batch, PlanConfig(quadratic_length=50.0)).tolist() == [2 * 100 * (1 + 100 / 50) + 30]
 
 
