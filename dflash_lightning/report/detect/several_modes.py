@@ -44,7 +44,7 @@ def several_modes(curve: StepCurve, modes: int) -> Verdict | None:
     )
     return Verdict(
         "several modes",
-        f"several modes: the loss jumps between {modes} levels, which one noisy falling curve does not do",
+        f"several modes: the loss jumps between at least {modes} levels, as one noisy curve does not",
         [
             f"Silverman's test refuses fewer than {modes} humps (p below 0.01, {len(values)} values)",
             f"it moves by {np.std(values):.3g} (standard deviation)",
