@@ -23,13 +23,14 @@ from transformers.trainer_pt_utils import DistributedLengthGroupedSampler, Lengt
 
 from benchmarks.ordering.mix import ANCHORS, EDGES, documented_mix
 from dflash_lightning.plan import PlanConfig, Samples, cut_windows, plan_epoch
+from dflash_lightning.plan.samples import IntArray
 
 CONFIG = PlanConfig(edges=EDGES, max_block_tokens=0)
 """Without a block budget, which the others do not have either."""
 ACCUMULATE = 4
 HF_ROWS = 16
 WORLDS = (1, 8)
-Batches = list[Sequence[int]]
+Batches = Sequence[Sequence[int] | IntArray]
 
 
 def ours(samples: Samples, world: int) -> Batches:

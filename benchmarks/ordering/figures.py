@@ -9,12 +9,14 @@ counts; 5 seeds, means, and the worst where a maximum is meant.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.ordering import packings
-from benchmarks.ordering.mix import ANCHORS, EDGES, documented_mix
+from benchmarks.ordering.mix import ANCHORS, EDGES, LARGEST, documented_mix
+from benchmarks.ordering.noted import NOTED_BALANCE, NOTED_FLOOR, NOTED_RUNS, NOTED_TAIL, NOTED_WINDOWS
+from benchmarks.ordering.picture import PICTURE, draw
 from benchmarks.ordering.table import beside, print_table
 from dflash_lightning.plan import (
     Credit,
@@ -22,6 +24,7 @@ from dflash_lightning.plan import (
     Order,
     Plan,
     PlanConfig,
+    PoolSorted,
     RandomOrder,
     Samples,
     Shuffle,
@@ -31,11 +34,10 @@ from dflash_lightning.plan import (
 )
 from dflash_lightning.plan.deal import batch_cost
 from dflash_lightning.plan.judge.balance import QUADRATIC_LENGTH, judge_balance
-from dflash_lightning.plan.judge.mix import judge_mix, window_counts
+from dflash_lightning.plan.judge.mix import judge_mix
 from dflash_lightning.plan.judge.runs import judge_runs
 from dflash_lightning.plan.samples import IntArray
 
-PICTURE = Path("runs/ordering/figures.png")
 SEEDS = range(5)
 ORDERS: dict[str, Order] = {
     "shuffle": Shuffle(),
@@ -45,43 +47,6 @@ ORDERS: dict[str, Order] = {
 DOCUMENTED = PlanConfig(edges=EDGES, max_block_tokens=0, packing=RandomOrder())
 LOSS_OF_BUCKET = np.array([0.55, 1.0, 1.0, 1.0, 1.0, 1.6])
 LOSS_NOISE = 0.05
-LARGEST = len(EDGES) - 1
-
-# What spec/batching.md notes, in the order of the columns.
-NOTED_RUNS = {
-    "shuffle": (16, 18, 2, 0.320, 0.524, 0.522, 94),
-    "diversity_first": (11_024, 11_103, 11_024, 0.190, 0.388, 1.000, 5_258),
-    "credit": (2, 2, 2, 0.046, 0.523, 0.523, 1.13),
-}
-NOTED_TAIL = {
-    0.20: 12,
-    0.30: 653,
-    0.40: 3_775,
-    0.45: 6_323,
-    0.486: 8_518,
-    0.50: 9_438,
-    0.523: 11_023,
-    0.55: 13_013,
-    0.60: 16_978,
-}
-NOTED_WINDOWS = {  # by batches of a window: mean and worst distance, windows of one bucket, sd of the loss
-    ("shuffle", 4): (0.411, 0.925, 0.074, 0.178),
-    ("shuffle", 8): (0.280, 0.840, None, 0.126),
-    ("shuffle", 32): (0.139, 0.371, 0.0, 0.064),
-    ("diversity_first", 4): (0.398, 0.854, 0.190, 0.185),
-    ("diversity_first", 8): (0.306, 0.689, None, 0.170),
-    ("diversity_first", 32): (0.226, 0.477, 0.190, 0.160),
-    ("credit", 4): (0.308, 0.429, 0.0, 0.075),
-    ("credit", 8): (0.151, 0.331, None, 0.047),
-    ("credit", 32): (0.041, 0.089, 0.0, 0.014),
-}
-NOTED_FLOOR = {4: 0.258, 8: 0.099, 32: 0.026}
-NOTED_BALANCE = {  # 8 ranks x 4: per window linear and quadratic, per micro-step linear and quadratic
-    "shuffle, strided": (1.026, 1.168, 1.029, 1.239),
-    "diversity_first, strided": (1.025, 1.147, 1.029, 1.240),
-    "credit, strided": (1.024, 1.121, 1.029, 1.241),
-    "credit, dealt by cost": (1.021, 1.023, 1.027, 1.062),
-}
 
 
 def planned(samples: Samples, config: PlanConfig, seed: int = 0) -> Plan:
@@ -190,24 +155,18 @@ def loss_sd(labels: IntArray, size: int, seed: int) -> float:
 
 def balance(samples: Samples) -> None:
     """Section 2.4, with the quadratic cost known to the dealer."""
-    config = PlanConfig(
-        edges=EDGES,
-        max_block_tokens=0,
-        packing=RandomOrder(),
-        quadratic_length=QUADRATIC_LENGTH,
-        block_cost=0.0,
-    )
-    rows = []
+    config = replace(DOCUMENTED, quadratic_length=QUADRATIC_LENGTH, block_cost=0.0)
+    found: dict[str, tuple[float, ...]] = {}
     for name, order in ORDERS.items():
-        plan = plan_epoch(samples, PlanConfig(**vars(config) | {"order": order}), **ANCHORS, seed=0, epoch=0)
-        rows.append([f"{name}, strided", *strided(plan, config)])
+        plan = planned(samples, replace(config, order=order))
+        found[f"{name}, strided"] = strided(plan, config)
     dealt = judge_balance(plan, samples, config, world=8, accumulate=4)
     factors = dealt.linear, dealt.quadratic, dealt.micro_linear, dealt.micro_quadratic
-    rows.append(["credit, dealt by cost", *factors])
+    found["credit, dealt by cost"] = factors
     print_table(
         "Section 2.4: 8 ranks x 4, random-order packing: slowest rank / mean rank",
         ["order", "window, linear", "quadratic", "micro-step, linear", "quadratic"],
-        [[name, *map(beside, values, NOTED_BALANCE[name])] for name, *values in rows],
+        [[name, *map(beside, values, NOTED_BALANCE[name])] for name, values in found.items()],
     )
 
 
@@ -222,38 +181,22 @@ def strided(plan: Plan, config: PlanConfig) -> tuple[float, ...]:
     return tuple(float(load.max(axis=-1).sum() / load.mean(axis=-1).sum()) for load in (*per_window, *loads))
 
 
-def draw(labels: dict[str, list[IntArray]]) -> None:
-    """Share of the largest bucket along the epoch, and of each bucket in windows of 32."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, (course, spread) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    styles = {"shuffle": "0.6", "diversity_first": "tab:orange", "credit": "black"}
-    for name, seeds in labels.items():
-        parts = np.array_split(seeds[0], 100)
-        share = [100 * (part == LARGEST).mean() for part in parts]
-        course.plot(
-            share, color=styles[name], linestyle="--" if name == "diversity_first" else "-", label=name
-        )
-        counts = window_counts(seeds[0], len(EDGES), 32)[:, LARGEST]
-        bins = np.arange(34) - 0.5
-        spread.hist(
-            counts, bins, histtype="step", color=styles[name], label=name, density=True, linewidth=1.5
-        )
-    course.set_xlabel("share of the epoch that is done (%)")
-    course.set_ylabel("batches from the largest bucket (%)")
-    spread.set_xlabel("batches from the largest bucket in a window of 32")
-    spread.set_ylabel("share of the windows")
-    spread.set_yscale("log")
-    for axis in (course, spread):
-        axis.legend()
-        axis.grid(alpha=0.3)
-    figure.suptitle("The documented mix in three orders")
-    PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(PICTURE, dpi=120)
-    plt.close(figure)
+def block_budget(samples: Samples) -> None:
+    """How much of the trouble with the order is left once the drafter's work is bounded, as by default."""
+    rows = []
+    for packing in (RandomOrder(), PoolSorted()):
+        for budget in (0, PlanConfig().max_block_tokens):
+            config = replace(DOCUMENTED, packing=packing, max_block_tokens=budget)
+            batches = np.bincount(planned(samples, config).bucket)
+            cells = [type(packing).__name__, f"{budget:,}" if budget else "off"]
+            cells += [f"{batches.sum():,}", f"{batches.max() / batches.sum():.3f}"]
+            for order in ORDERS.values():
+                labels = order.labels(batches.tolist(), key=rng.key(0, 0, "order"))
+                final = judge_runs(labels, len(EDGES)).final_run / len(labels)
+                cells.append(f"{final:.2%}, {judge_mix(labels, len(EDGES), 4).tv_mean:.3f}")
+            rows.append(cells)
+    headings = ["packing", "block budget", "batches", "largest", *ORDERS]
+    print_table("The block budget: final run, mean distance of windows of 4", headings, rows)
 
 
 def main() -> None:
@@ -264,6 +207,7 @@ def main() -> None:
     tails(counts)
     windows(labels)
     balance(samples)
+    block_budget(samples)
     packings.print_all(samples)
     draw(labels)
     print(f"picture: {PICTURE}")

@@ -10,6 +10,8 @@ import numpy as np
 from dflash_lightning.plan import Samples
 
 EDGES = (1216, 1728, 2240, 2784, 3296, 8192)
+LARGEST = len(EDGES) - 1
+"""The bucket with most batches."""
 SHARES = (0.3019, 0.1280, 0.1245, 0.1225, 0.1211, 0.2020)
 DOCUMENTED_SAMPLES = 905_600
 SUPERVISED_SHARE = 0.7

@@ -20,8 +20,7 @@ Run = Mapping[str, Any]
 
 def second_half(run: Run, name: str) -> np.ndarray:
     """A column behind the steep first half of the descent, warm-up included."""
-    values = np.array(run[name][run["steps"] // 2 :], dtype=float)
-    return values
+    return np.array(run[name][run["steps"] // 2 :], dtype=float)
 
 
 def detrended_sd(values: np.ndarray) -> float:
@@ -43,6 +42,7 @@ FIGURES: dict[str, Callable[[Run], float]] = {
     "cosine": lambda run: float(second_half(run, "cosine").mean()),
     "held-out loss": lambda run: run["validations"][-1]["val/loss"],
     "held-out tau": lambda run: run["validations"][-1]["val/tau"],
+    "loss, epoch 1": lambda run: run["validations"][0]["val/loss"],
     "tau, epoch 1": lambda run: run["validations"][0]["val/tau"],
 }
 

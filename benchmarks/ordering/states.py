@@ -46,7 +46,7 @@ def cached_states(
         kept = torch.load(path, mmap=True)
         if kept["made_for"] == made_for:
             return {split: CachedStates(**kept[split]) for split in SPLITS}
-    states = {split: _states_of(target, store, split, taps) for split in SPLITS}
+    states: dict[str, CachedStates] = {split: _states_of(target, store, split, taps) for split in SPLITS}
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save({"made_for": made_for, **{split: vars(states[split]) for split in SPLITS}}, path)
     return states

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from benchmarks.ordering.bench import BLOCKS, FOLDER, PLAN, STRATEGIES, Bench, matched, open_bench
+from benchmarks.ordering.run import Run
 from benchmarks.ordering.table import print_table
-from benchmarks.ordering.train import BLOCKS, FOLDER, PLAN, STRATEGIES, Bench, Run, matched, open_bench
 from dflash_lightning.data.collate import AnchorRule, BatchDataset
 from dflash_lightning.plan import PlanConfig, WindowFirst, cut_windows, plan_epoch
 
