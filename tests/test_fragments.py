@@ -39,8 +39,9 @@ def test_each_fragment_adds_behind_what_is_there_or_replaces_it(name, before):
     assert len(once) == len(set(once))
 
 
-def test_observe_all_leaves_no_watcher_out():
-    assert set(callbacks("tiny", "callbacks/observe_all")) >= WATCHERS
+@pytest.mark.parametrize("name", ["demo", "qwen3_8b", "llama3_8b"])
+def test_the_configs_leave_no_watcher_out(name):
+    assert set(callbacks(name)) >= WATCHERS
 
 
 def test_fragments_stack_in_the_order_they_are_given(tmp_path, before):
