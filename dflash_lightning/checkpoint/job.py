@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 Kind = Literal["step", "epoch", "best", "exception", "signal", "end"]
 Mode = Literal["min", "max"]
-Facts = Mapping[str, "str | int | float | bool | Mapping[str, str]"]
+Facts = Mapping[str, str | int | float | bool | Mapping[str, str]]
 ALL = -1
 
 

@@ -1,0 +1,209 @@
+"""From bytes to a checkpoint that others may rely on, and only then away with older ones.
+
+in    a store, a prefix, the job, a function that writes the state into a file
+out   Published, or the StoreError of the first step that failed; nothing is half published then
+law   data (unique key, verified) -> manifest (read back) -> pointers -> deletions, in this order: killed
+      between any two calls, the newest complete checkpoint is this one or the one before
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from dflash_lightning.checkpoint.job import SaveJob
+from dflash_lightning.checkpoint.layout import BEST, LAST, data_key, new_name
+from dflash_lightning.checkpoint.listing import Listing, list_manifests
+from dflash_lightning.checkpoint.manifest import DataFile, Manifest
+from dflash_lightning.checkpoint.measured import MeasuredFile
+from dflash_lightning.checkpoint.removal import remove, remove_orphans
+from dflash_lightning.checkpoint.retention import best_first, to_delete
+from dflash_lightning.checkpoint.stores.errors import StoreError
+from dflash_lightning.checkpoint.stores.keys import join_key
+from dflash_lightning.checkpoint.stores.protocol import ObjectStore, Upload
+from dflash_lightning.checkpoint.verify import ATTEMPTS, check_stored
+
+log = logging.getLogger(__name__)
+ORPHAN_AGE_S = 3600.0
+"""Data without a manifest is left alone for so long: it may be on its way to one."""
+
+Write = Callable[[MeasuredFile], None]
+OnProgress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A checkpoint that is durable and verified."""
+
+    manifest: Manifest
+    uri: str
+    """Of this very checkpoint, as resume understands it."""
+    retries: int
+    """Tries of the manifest that failed before one succeeded."""
+    seconds: float
+    """From the start of the upload until it was durable; deletions come after."""
+    deleted: tuple[str, ...] = ()
+    """Names of older checkpoints that went."""
+    problems: tuple[str, ...] = ()
+    """What did not work afterwards, pointers and deletions: logged, and tried again by the next publish."""
+
+    @property
+    def manifest_key(self) -> str:
+        """Below the prefix."""
+        return self.manifest.key
+
+
+@dataclass(frozen=True)
+class Durable:
+    """Between the manifest and the pointers."""
+
+    manifest: Manifest
+    before: Listing
+    """What was there when it began."""
+    retries: int
+    seconds: float
+
+
+def publish(
+    store: ObjectStore,
+    prefix: str,
+    job: SaveJob,
+    write: Write,
+    *,
+    on_progress: OnProgress | None = None,
+) -> Published:
+    """Blocks until it is done: call it from the writer. `on_progress` gets the bytes written so far.
+
+    Raises: StoreError; whatever `write` raises. The upload is aborted then, and no manifest remains.
+    """
+    started = time.monotonic()
+    before = list_manifests(store, prefix)  # first: a store that does not answer costs no upload
+    name = new_name(job.step)
+    file = upload_data(store, prefix, data_key(name), write, size_hint=job.size_hint, on_progress=on_progress)
+    manifest = make_manifest(job, name, (file,), before)
+    retries = commit(store, prefix, manifest)
+    durable = Durable(manifest, before, retries, time.monotonic() - started)
+    return finish(store, prefix, job, durable)
+
+
+def upload_data(
+    store: ObjectStore,
+    prefix: str,
+    key: str,
+    write: Write,
+    *,
+    size_hint: int = 0,
+    on_progress: OnProgress | None = None,
+) -> DataFile:
+    """Write, finish and verify one object; `key` is below the prefix. After a failure nothing is left."""
+    full = join_key(prefix, key)
+    upload = store.open_upload(full, size_hint=size_hint)
+    file = MeasuredFile(upload, on_progress=on_progress)
+    try:
+        _written(write, file, upload)
+    except BaseException:
+        upload.abort()
+        raise
+    try:
+        upload.finish()
+        measured = file.measured(key)
+        check_stored(store, prefix, measured)
+    except BaseException:
+        upload.abort()
+        with suppress(StoreError):  # it may have been finished, with the answer lost
+            store.quick().delete([full])
+        raise
+    return measured
+
+
+def _written(write: Write, file: MeasuredFile, upload: Upload) -> None:
+    try:
+        write(file)
+    except Exception as error:
+        failure = upload.failure()  # torch.save hides it behind an error of its own
+        if failure is None or failure is error:
+            raise
+        raise failure from error
+
+
+def make_manifest(job: SaveJob, name: str, files: tuple[DataFile, ...], before: Listing) -> Manifest:
+    return Manifest(
+        name=name,
+        serial=1 + max((known.serial for known in before.manifests), default=0),
+        run_id=job.run_id,
+        step=job.step,
+        epoch=job.epoch,
+        kind=job.kind,
+        created=time.time(),
+        files=files,
+        metrics=dict(job.metrics),
+        monitor=job.retention.monitor,
+        mode=job.retention.mode,
+        facts=dict(job.facts),
+    )
+
+
+def commit(store: ObjectStore, prefix: str, manifest: Manifest) -> int:
+    """From here on it is a checkpoint. After a failure neither manifest nor data is left, if that can be.
+
+    Returns the number of failed tries: the data is stored, and must not be lost to one lost answer.
+    """
+    key, text = join_key(prefix, manifest.key), manifest.to_json()
+    try:
+        for failures in range(ATTEMPTS):
+            try:
+                _put_once(store, key, text)
+            except StoreError as error:
+                if not error.retryable or failures == ATTEMPTS - 1:
+                    raise
+            else:
+                return failures
+    except BaseException:
+        remove(store.quick(), prefix, [manifest])
+        raise
+    raise AssertionError("the last failure is raised")
+
+
+def _put_once(store: ObjectStore, key: str, text: bytes) -> None:
+    try:
+        store.put(key, text, only_if_absent=True)
+    except StoreError as error:
+        if error.kind != "conflict":  # the name is unique: what is there is our own, its answer lost
+            raise
+    if store.read(key) != text:
+        raise StoreError(f"{store.uri(key)} is not what was written there", kind="corrupt")
+
+
+def finish(store: ObjectStore, prefix: str, job: SaveJob, durable: Durable) -> Published:
+    """Pointers and deletions. Nothing here fails the checkpoint, which is there already."""
+    manifest, before = durable.manifest, durable.before
+    everything = (manifest, *before.manifests)
+    going = to_delete(everything, job.retention, job.protected, job.run_id)
+    staying = [known for known in everything if known not in going]
+    problems = _point(store, prefix, job, manifest, staying)
+    failed = remove(store, prefix, going)
+    names = before.names | {manifest.name}
+    problems += [*failed.values(), *remove_orphans(store, prefix, names, older_than_s=ORPHAN_AGE_S)]
+    for problem in problems:
+        log.warning("step %d is saved, but: %s", manifest.step, problem)
+    deleted = tuple(known.name for known in going if known.name not in failed)
+    uri = store.uri(join_key(prefix, manifest.name))
+    return Published(manifest, uri, durable.retries, durable.seconds, deleted, tuple(map(str, problems)))
+
+
+def _point(
+    store: ObjectStore, prefix: str, job: SaveJob, newest: Manifest, staying: Sequence[Manifest]
+) -> list[StoreError]:
+    best = best_first(staying, job.retention.monitor, job.retention.mode)
+    problems = []
+    for key, target in ((LAST, newest), *((BEST, manifest) for manifest in best[:1])):
+        text = json.dumps(
+            {"manifest": target.key, "data": [f.key for f in target.files], "step": target.step}
+        )
+        try:
+            store.put(join_key(prefix, key), text.encode())
+        except StoreError as error:
+            problems.append(error)
+    return problems

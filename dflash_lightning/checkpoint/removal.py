@@ -1,0 +1,92 @@
+"""Taking checkpoints away, and what crashes left behind.
+
+in    manifests to remove; names that are known; ages in seconds
+out   what could not be removed, and why: never an error that stops the rest
+law   the manifest goes before its data, so that no manifest ever stands for missing data; data whose
+      manifest is gone is found later by its age
+"""
+
+import time
+from collections.abc import Collection, Sequence
+
+from dflash_lightning.checkpoint.claim import Claim
+from dflash_lightning.checkpoint.layout import DATA, PROBES, below, name_of_data
+from dflash_lightning.checkpoint.listing import list_manifests
+from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.stores.errors import StoreError
+from dflash_lightning.checkpoint.stores.keys import join_key
+from dflash_lightning.checkpoint.stores.protocol import ObjectStore
+
+
+def remove(store: ObjectStore, prefix: str, manifests: Sequence[Manifest]) -> dict[str, StoreError]:
+    """Each by itself. Returns the names of those of which something is left, and why."""
+    failed: dict[str, StoreError] = {}
+    for manifest in manifests:
+        keys = [join_key(prefix, file.key) for file in manifest.files]
+        for group in ([join_key(prefix, manifest.key)], keys):
+            error = _deleted(store, group)
+            if error is not None:
+                failed[manifest.name] = error
+                break  # data of a manifest that is still there must stay
+    return failed
+
+
+def remove_orphans(
+    store: ObjectStore, prefix: str, names: Collection[str], *, older_than_s: float
+) -> list[StoreError]:
+    """Data under none of the names, once it is older: left by a kill, or by a deletion that failed."""
+    try:
+        found = [*store.list(join_key(prefix, DATA))]
+    except StoreError as error:
+        return [error]
+    latest = time.time() - older_than_s
+    orphans = [
+        facts.key
+        for facts in found
+        if facts.modified < latest
+        and (name := name_of_data(below(prefix, facts.key))) is not None
+        and name not in names
+    ]
+    failure = _deleted(store, orphans)
+    return [] if failure is None else [failure]
+
+
+def clean_leftovers(
+    store: ObjectStore, prefix: str, owner: Claim, *, older_than_s: float, now: float | None = None
+) -> list[str]:
+    """At start-up: aborts pending uploads, deletes data without a manifest and old probes under the prefix.
+
+    `owner` must still hold the prefix: nothing of another live run is touched.
+    Returns what went, as addresses for a log. Raises: StoreError, of kind "conflict" when another run has
+    taken over.
+    """
+    now = time.time() if now is None else now
+    owner.renew(now)
+    gone = []
+    for pending in store.list_uploads(join_key(prefix, DATA)):
+        if pending.started < now - older_than_s:
+            store.abort_upload(pending)
+            gone.append(f"the pending upload of {store.uri(pending.key)}")
+    names = list_manifests(store, prefix).names
+    found = [*store.list(join_key(prefix, DATA)), *store.list(join_key(prefix, PROBES))]
+    old = [facts.key for facts in found if facts.modified < now - older_than_s]
+    orphans = [key for key in old if _is_nobodys(below(prefix, key), names)]
+    failure = _deleted(store, orphans)
+    if failure is not None:
+        raise failure
+    return gone + [store.uri(key) for key in orphans]
+
+
+def _is_nobodys(key: str, names: Collection[str]) -> bool:
+    name = name_of_data(key)
+    return key.startswith(PROBES) if name is None else name not in names
+
+
+def _deleted(store: ObjectStore, keys: Sequence[str]) -> StoreError | None:
+    """The first reason why one of them is still there."""
+    if not keys:
+        return None
+    try:
+        return next(iter(store.delete(keys).values()), None)
+    except StoreError as error:
+        return error

@@ -1,0 +1,154 @@
+"""Which checkpoint does an address mean? The newest, the best or that of a step, if it verifies.
+
+in    s3://bucket/prefix, .../last, .../best, .../step=8, .../step=8-1a2b3c4d, a folder in the same way
+out   its manifest, or an error that says what lies there
+law   manifests decide; pointers are never read. What is broken is skipped, and said
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from dflash_lightning.checkpoint.layout import MANIFESTS, name_of_manifest
+from dflash_lightning.checkpoint.listing import Listing, list_manifests
+from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.retention import best_first
+from dflash_lightning.checkpoint.stores.errors import StoreError
+from dflash_lightning.checkpoint.stores.keys import join_key
+from dflash_lightning.checkpoint.stores.protocol import ObjectStore
+from dflash_lightning.checkpoint.verify import check
+
+log = logging.getLogger(__name__)
+OnSkip = Callable[[str, str], None]
+"""Gets the address of what was skipped, and why."""
+_WHICH = re.compile(r"last|newest|best|step=\d+(-[0-9a-f]{8})?")
+_SHOWN = 5
+
+
+class NothingFound(StoreError):
+    """There is no checkpoint, not even a broken one: who asked may decide to start fresh."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind="missing")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NothingFound, (str(self),)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where to resume from."""
+
+    uri: str
+    """Of the prefix, or of the file."""
+    which: str | None
+    """last, newest (the same), best, step=8 or step=8-1a2b3c4d; None: a file by itself, stored by others."""
+
+
+def parse_source(uri: str) -> Source:
+    """Split an address of `--ckpt_path`. Asks no server; without a last word it means `last`."""
+    remote = "://" in uri
+    if not remote and (uri.endswith(".ckpt") or Path(uri).is_file()):
+        return Source(uri, None)
+    if not remote and (Path(uri) / MANIFESTS).is_dir():  # a folder that happens to be called last
+        return Source(uri, "last")
+    base, _, word = uri.rstrip("/").rpartition("/")
+    if word.endswith(".ckpt"):
+        raise ValueError(
+            f"{uri} is one object, and only checkpoints with a manifest are fetched: give the prefix, as in "
+            "s3://bucket/prefix/step=8, or download it and give the path of the file"
+        )
+    if _WHICH.fullmatch(word) and not base.endswith(":/"):
+        return Source(base or ("/" if uri.startswith("/") else "."), word)
+    if re.match(r"step=", word):
+        raise ValueError(f"{uri} ends with {word!r}, which names no step: write step=8 or step=8-1a2b3c4d")
+    return Source(uri.rstrip("/") or uri, "last")
+
+
+def resolve(
+    store: ObjectStore, prefix: str, which: str = "last", *, on_skip: OnSkip | None = None
+) -> Manifest:
+    """The first checkpoint in question whose data is there with the right size.
+
+    Raises: NothingFound; StoreError of kind "corrupt" when there are checkpoints, and all are broken.
+    """
+    return next(candidates(store, prefix, which, on_skip=on_skip))
+
+
+def candidates(
+    store: ObjectStore, prefix: str, which: str, *, on_skip: OnSkip | None = None
+) -> Iterator[Manifest]:
+    """In the order in which they should be tried; at the end the error that says why none would do."""
+    reasons: list[str] = []
+    place = f"{store.uri(join_key(prefix, which))}"
+
+    def skip(key: str, reason: str) -> None:
+        uri = store.uri(join_key(prefix, key))
+        reasons.append(f"{uri}: {reason}")
+        (on_skip or warn)(uri, reason)
+
+    listing = list_manifests(store, prefix)
+    for broken in listing.broken:
+        if _concerns(broken.key, which):
+            skip(broken.key, broken.reason)
+    chosen = choose(listing.manifests, which, place)
+    if not chosen and not reasons:
+        raise _nothing(store, prefix, place, listing)
+    for manifest in chosen:
+        try:
+            check(store, prefix, manifest)
+        except StoreError as error:
+            if error.kind not in ("missing", "corrupt"):
+                raise
+            skip(manifest.key, str(error))
+        else:
+            yield manifest
+    raise StoreError(
+        f"no checkpoint at {place} can be used: {'; '.join(reasons) or 'each turned out to be broken'}",
+        kind="corrupt",
+    )
+
+
+def choose(manifests: Sequence[Manifest], which: str, place: str = "this prefix") -> list[Manifest]:
+    """Newest first in, candidates out. Pure. Raises ValueError for a word that means nothing."""
+    if which in ("last", "newest"):
+        return list(manifests)
+    if which == "best":
+        rule = next((m for m in manifests if m.monitor is not None), None)
+        best = [] if rule is None else best_first(manifests, rule.monitor, rule.mode)
+        if manifests and not best:
+            raise ValueError(
+                f"{place}: no checkpoint there has a finite value of a monitored metric, so none is best; "
+                "resume from last or from a step"
+            )
+        return best
+    if _WHICH.fullmatch(which) is None:
+        raise ValueError(f"{which!r} must be last, best, newest, step=8 or step=8-1a2b3c4d")
+    if "-" in which:
+        return [m for m in manifests if m.name == which]
+    return [m for m in manifests if m.step == int(which.removeprefix("step="))]
+
+
+def warn(uri: str, reason: str) -> None:
+    """What is done with what is skipped, unless the caller does better."""
+    log.warning("skipping %s: %s", uri, reason)
+
+
+def _concerns(key: str, which: str) -> bool:
+    """Whether a manifest that cannot be read might have been the one."""
+    name = name_of_manifest(key) or ""
+    return not which.startswith("step=") or name == which or name.startswith(f"{which}-")
+
+
+def _nothing(store: ObjectStore, prefix: str, place: str, listing: Listing) -> StoreError:
+    if listing.manifests:
+        steps = ", ".join(str(step) for step in sorted({m.step for m in listing.manifests}))
+        return StoreError(f"there is no checkpoint {place}; there are steps {steps}", kind="missing")
+    found = [facts.key for facts in islice(store.list(f"{prefix}/" if prefix else ""), _SHOWN + 1)]
+    lies = f"only {', '.join(found[:_SHOWN])}{', and more' if len(found) > _SHOWN else ''}"
+    message = f"there is no checkpoint {place}: {lies if found else 'nothing'} lies there; check the address"
+    return StoreError(message, kind="missing") if listing.broken else NothingFound(message)

@@ -1,0 +1,290 @@
+"""Data, manifest, pointers, deletions: in this order, and nothing half done after a failure."""
+
+import io
+import json
+import logging
+
+import pytest
+import torch
+
+from dflash_lightning.checkpoint.claim import claim
+from dflash_lightning.checkpoint.job import Retention
+from dflash_lightning.checkpoint.layout import BEST, LAST, name_of_data
+from dflash_lightning.checkpoint.listing import list_manifests
+from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.removal import clean_leftovers
+from dflash_lightning.checkpoint.stores import StoreError
+from dflash_lightning.checkpoint.stores.fault_script import Fault
+from dflash_lightning.checkpoint.stores.faults import FaultyStore
+from dflash_lightning.checkpoint.stores.memory import MemoryStore
+from tests.checkpoint.saving import PREFIX, content, job, keep, save, writes
+
+
+def steps(store, prefix=PREFIX):
+    return sorted(m.step for m in list_manifests(store, prefix).manifests)
+
+
+def data_of(store):
+    return sorted(key for key in store.objects if name_of_data(key.removeprefix(f"{PREFIX}/")))
+
+
+def pointed(store, which):
+    return json.loads(store.read(f"{PREFIX}/{which}"))["step"]
+
+
+def test_what_is_published_is_what_was_written():
+    store = MemoryStore()
+    published = save(store, 8, metrics={"loss": 2.0}, facts={"plan_digest": "d"})
+    manifest = published.manifest
+    assert store.read(f"{PREFIX}/{manifest.files[0].key}") == content(8)
+    assert Manifest.from_json(store.read(f"{PREFIX}/{published.manifest_key}")) == manifest
+    assert (manifest.step, manifest.size, manifest.metrics) == (8, 3000, {"loss": 2.0})
+    assert published.uri == f"memory://memory/{PREFIX}/{manifest.name}"
+    assert pointed(store, LAST) == 8
+    assert store.pending == {}
+
+
+def test_stock_torch_reads_the_data_file():
+    store = MemoryStore()
+    state = {"weight": torch.arange(6.0), "step": 3}
+    seen = []
+    published = publish(store, PREFIX, job(3), lambda file: torch.save(state, file), on_progress=seen.append)
+    data = store.read(f"{PREFIX}/{published.manifest.files[0].key}")
+    again = torch.load(io.BytesIO(data), weights_only=True)
+    assert torch.equal(again["weight"], state["weight"])
+    assert seen == sorted(seen)
+    assert seen[-1] == published.manifest.size == len(data)
+
+
+def test_the_order_of_calls():
+    store = FaultyStore(MemoryStore())
+    save(store, 4)
+    before = len(store.events)
+    save(store, 8, retention=Retention(monitor="loss"), metrics={"loss": 1.0})
+    calls = [(event.operation, event.key.split("/")[2]) for event in store.events[before:]]
+    wanted = [
+        ("finish", "data"),
+        ("head", "data"),  # verified ...
+        ("put", "manifests"),  # ... before it becomes a checkpoint ...
+        ("read", "manifests"),  # ... which is read back
+        ("put", LAST),
+        ("put", BEST),
+        ("delete", "manifests"),
+        ("delete", "data"),
+    ]
+    assert [call for call in calls if call in wanted][-len(wanted) :] == wanted
+    assert calls.index(("finish", "data")) < calls.index(("put", "manifests"))
+
+
+def test_case_16_no_deletion_before_a_newer_checkpoint_is_verified():
+    store = FaultyStore(MemoryStore())
+    for step in range(1, 7):
+        save(store, step, retention=Retention(keep_last=2))
+    operations = [
+        (event.operation, event.key.rsplit("/", 1)[-1])
+        for event in store.events
+        if "/manifests/" in event.key
+    ]
+    verified, read_back = set(), None
+    for operation, key in operations:
+        if operation == "put":
+            read_back = key
+        elif operation == "read" and key == read_back:
+            verified.add(key)
+        elif operation == "delete":
+            assert any(other > key for other in verified)
+    assert steps(store) == [5, 6]
+    assert len(data_of(store.store)) == 2
+
+
+def test_the_best_stays_and_is_pointed_at():
+    store = MemoryStore()
+    for step, loss in [(1, 3.0), (2, 1.0), (3, float("nan")), (4, 2.0)]:
+        save(store, step, retention=Retention(monitor="loss"), metrics={"loss": loss})
+    assert steps(store) == [2, 4]
+    assert (pointed(store, BEST), pointed(store, LAST)) == (2, 4)
+
+
+def test_the_checkpoint_resumed_from_stays():
+    store = MemoryStore()
+    first = save(store, 8, run_id="first")
+    second = save(store, 8, run_id="pinned")
+    for step in (9, 10):
+        save(store, step, protected=(first.manifest.key, second.manifest.key), run_id="pinned")
+    assert steps(store) == [8, 8, 10]
+
+
+def test_serials_grow_even_after_going_back():
+    store = MemoryStore()
+    for step in (4, 8, 6):
+        save(store, step, retention=keep())
+    assert [(m.step, m.serial) for m in list_manifests(store, PREFIX).manifests] == [(6, 3), (8, 2), (4, 1)]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("list"),
+        Fault("open"),
+        Fault("write", 2),
+        Fault("finish"),
+        Fault("finish", does="lose"),
+        Fault("head"),
+        Fault("write", 2, does="rot"),  # at rest other than what was sent
+        Fault("write", 2, does="flip"),
+        Fault("put", kind="denied", key="manifests"),
+        Fault("put", does="lose", kind="denied", key="manifests"),
+        Fault("put", does="rot", key="manifests", times=3),
+    ],
+    ids=lambda fault: f"{fault.operation}-{fault.does}-{fault.kind}",
+)
+def test_after_a_failure_nothing_of_it_is_left_and_the_last_one_stands(fault):
+    inner = MemoryStore()
+    save(inner, 4)
+    before = dict(inner.objects)
+    with pytest.raises(StoreError):
+        save(FaultyStore(inner, fault), 8)
+    assert inner.objects == before
+    assert inner.pending == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "retries"),
+    [
+        (Fault("put", key="manifests"), 1),
+        (Fault("put", key="manifests", times=2), 2),
+        (Fault("put", key="manifests", does="lose"), 1),  # then "conflict", with ourselves
+        (Fault("put", key="manifests", does="lose", kind="conflict"), 0),
+        (Fault("read", key="manifests", does="flip"), 1),
+    ],
+)
+def test_one_bad_answer_about_the_manifest_costs_no_upload(fault, retries):
+    store = FaultyStore(MemoryStore(), fault)
+    assert save(store, 8).retries == retries
+    assert steps(store.store) == [8]
+    assert sum(event.operation == "open" for event in store.events) == 1
+
+
+def test_an_error_of_the_writer_aborts_the_upload():
+    store = MemoryStore()
+
+    def write(file):
+        file.write(b"half")
+        raise KeyError("not picklable")
+
+    with pytest.raises(KeyError, match="not picklable"):
+        publish(store, PREFIX, job(8), write)
+    assert store.objects == store.pending == {}
+
+
+def test_the_store_s_own_error_comes_through_torch_save():
+    store = FaultyStore(MemoryStore(), Fault("write", 2, kind="denied"))
+    with pytest.raises(StoreError, match="scripted: write of runs/a/data/step=8") as caught:
+        publish(store, PREFIX, job(8), lambda file: torch.save({"x": torch.zeros(9)}, file))
+    assert caught.value.kind == "denied"
+
+
+def test_a_store_without_checksums_is_read_back():
+    class Plain(MemoryStore):
+        def _facts(self, key):
+            facts = super()._facts(key)
+            return type(facts)(facts.key, facts.size, facts.modified, None, None)
+
+    store = FaultyStore(Plain(), Fault("write", 2, does="rot"))
+    with pytest.raises(StoreError, match="differs from its manifest in bytes 0 to 3,000, 3 times over"):
+        save(store, 8)
+    assert store.store.objects == {}
+    save(store, 9)
+    assert steps(store) == [9]
+
+
+@pytest.mark.parametrize("fault", [Fault("put", key=LAST), Fault("put", key=BEST)])
+def test_a_pointer_that_fails_is_a_warning(fault, caplog):
+    store = FaultyStore(MemoryStore(), fault)
+    published = save(store, 8, retention=Retention(monitor="loss"), metrics={"loss": 1.0})
+    assert "step 8 is saved, but: scripted: put of runs/a/" in caplog.text
+    assert len(published.problems) == 1
+    save(store, 9, retention=Retention(monitor="loss"), metrics={"loss": 2.0})
+    assert (pointed(store, LAST), pointed(store, BEST)) == (9, 8)
+
+
+def test_case_16_a_failed_delete_stops_no_other_and_is_tried_again(caplog):
+    store = FaultyStore(MemoryStore(), Fault("delete", key="manifests"))
+    for step in (1, 2, 3):
+        save(store, step, retention=keep())
+    published = save(store, 4)  # two of three old ones go
+    assert "step 4 is saved, but: scripted: delete of" in caplog.text
+    assert len(published.deleted) == 2
+    assert steps(store) == [1, 4]
+    assert len(data_of(store.store)) == 2  # the manifest of step 1 still has its data
+    assert [name.split("-")[0] for name in save(store, 5).deleted] == ["step=1", "step=4"]
+    assert steps(store) == [5]
+
+
+def test_data_that_could_not_be_deleted_goes_once_it_is_old():
+    inner = MemoryStore()
+    store = FaultyStore(inner, Fault("delete", key="/data/"))
+    save(store, 1)
+    assert len(save(store, 2).problems) == 1
+    save(store, 3)
+    assert len(data_of(inner)) == 2  # it might be another's that is about to be published
+    for key in data_of(inner):
+        inner.modified[key] -= 3601
+    save(store, 4)
+    assert [key.split("=")[1].split("-")[0] for key in data_of(inner)] == ["4"]
+
+
+def test_a_broken_manifest_hides_nothing_and_keeps_its_data():
+    store = MemoryStore()
+    broken = save(store, 1, retention=keep()).manifest
+    store.put(f"{PREFIX}/{broken.key}", b"{")
+    for key in store.modified:
+        store.modified[key] -= 9999
+    save(store, 2)
+    assert steps(store) == [2]
+    assert len(data_of(store)) == 2
+
+
+def test_case_2_leftovers_of_a_crash_go_at_the_next_start(caplog):
+    caplog.set_level(logging.INFO)
+    store = MemoryStore()
+    kept = save(store, 4)
+    store.open_upload(f"{PREFIX}/data/step=6-0000000a.ckpt", size_hint=0)
+    store.put(f"{PREFIX}/data/step=7-0000000b.ckpt", b"no manifest")
+    store.put(f"{PREFIX}/data/step=8-0000000c/rank=1.ckpt", b"a shard")
+    store.put(f"{PREFIX}/probe/abc", b"probe")
+    store.open_upload("runs/ab/data/step=6-0000000a.ckpt", size_hint=0)  # another run's
+    store.put("runs/ab/data/step=6-0000000d.ckpt", b"another run's")
+    store.put(f"{PREFIX}/data/notes.txt", b"nobody knows")
+    owner = claim(store, PREFIX, "a", now=1000.0, stale_after_s=300.0, sleep=lambda seconds: None)
+    later = 10 + max(store.modified.values())
+    assert clean_leftovers(store, PREFIX, owner, older_than_s=3600.0, now=later) == []
+    gone = clean_leftovers(store, PREFIX, owner, older_than_s=5.0, now=later)
+    assert [text.split("memory://memory/")[1] for text in gone] == [
+        f"{PREFIX}/data/step=6-0000000a.ckpt",
+        f"{PREFIX}/data/step=7-0000000b.ckpt",
+        f"{PREFIX}/data/step=8-0000000c/rank=1.ckpt",
+        f"{PREFIX}/probe/abc",
+    ]
+    assert [pending.key for pending in store.pending.values()] == ["runs/ab/data/step=6-0000000a.ckpt"]
+    assert steps(store) == [4]
+    assert f"{PREFIX}/{kept.manifest.files[0].key}" in store.objects
+    assert f"{PREFIX}/data/notes.txt" in store.objects
+
+
+def test_leftovers_are_left_to_a_run_that_took_over():
+    store = MemoryStore()
+    store.put(f"{PREFIX}/data/step=7-0000000b.ckpt", b"of the other run, about to be published")
+    first = claim(store, PREFIX, "first", now=0.0, stale_after_s=300.0, sleep=lambda seconds: None)
+    claim(store, PREFIX, "second", now=1000.0, stale_after_s=300.0, sleep=lambda seconds: None)
+    with pytest.raises(StoreError, match="now belongs to run second"):
+        clean_leftovers(store, PREFIX, first, older_than_s=0.0)
+    assert data_of(store)
+
+
+def test_writes_of_any_size_give_the_same_manifest():
+    whole, pieces = MemoryStore(), MemoryStore()
+    first = publish(whole, "", job(1), lambda file: file.write(content(1)))
+    second = publish(pieces, "", job(1), writes(1))
+    assert first.manifest.files[0].parts == second.manifest.files[0].parts
