@@ -1,0 +1,96 @@
+"""One attempt to store a snapshot: open the store, thaw, torch.save into the upload, publish.
+
+out   what `Stored` tells, or the exception of the attempt
+law   a save that is told to stop ends within one write, and nothing of it is published
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
+
+import torch
+
+from dflash_lightning.checkpoint.arena import Arena
+from dflash_lightning.checkpoint.job import SaveJob
+from dflash_lightning.checkpoint.messages import Save, Stored
+from dflash_lightning.checkpoint.stores.protocol import BytesLike, ObjectStore
+from dflash_lightning.checkpoint.thaw import thaw
+
+Write = Callable[[Any], None]
+"""Serialises into a file-like object, of which it uses `write` and `flush`."""
+
+
+@runtime_checkable
+class Published(Protocol):
+    """What is used of a publisher's answer."""
+
+    @property
+    def manifest_key(self) -> str: ...
+
+    @property
+    def uri(self) -> str: ...
+
+    @property
+    def retries(self) -> int: ...
+
+
+Publish = Callable[[ObjectStore, str, SaveJob, Write], Published]
+"""Store, prefix, job, write. Returns when the manifest is there; raises StoreError."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to store, and how. Picklable where functions of modules, or partials of such, are used."""
+
+    open_store: Callable[[], tuple[ObjectStore, str]]
+    """The store and the prefix in it. Asked again after each failure, since credentials change."""
+    publish: Publish
+
+
+class Stopped(Exception):
+    """The attempt was cut short on request."""
+
+
+class Attempts:
+    """Keeps the store open while it works."""
+
+    def __init__(self, target: Target, stopping: Callable[[], bool]) -> None:
+        self._target = target
+        self._stopping = stopping
+        self._place: tuple[ObjectStore, str] | None = None
+
+    def store(self, save: Save, arena: Arena) -> Stored:
+        """Raises: whatever the store and the publisher raise."""
+        written = 0
+
+        def write(file: BinaryIO) -> None:
+            nonlocal written
+            counted = _Stoppable(file, self._stopping)
+            torch.save(thaw(save.frozen, arena.buffer), cast(BinaryIO, counted))
+            written = counted.written
+
+        try:
+            self._place = self._place or self._target.open_store()
+            published = self._target.publish(*self._place, save.job, write)
+        except Exception:
+            self._place = None
+            raise
+        return Stored(save.number, published.manifest_key, published.uri, written, published.retries)
+
+
+class _Stoppable:
+    """The file that torch.save writes to."""
+
+    def __init__(self, file: BinaryIO, stopping: Callable[[], bool]) -> None:
+        self._file = file
+        self._stopping = stopping
+        self.written = 0
+
+    def write(self, data: BytesLike) -> int:
+        if self._stopping():
+            raise Stopped("the writer was told to stop")
+        self.written += memoryview(data).nbytes
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()

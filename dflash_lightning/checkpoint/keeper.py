@@ -1,0 +1,64 @@
+"""A worker that is always there: one that died is replaced, and hears everything again.
+
+law   a death is noticed at the next look, without waiting; workers that die again and again are replaced at a
+      slower and slower pace, so a broken machine does not spend its time on starting them
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from dflash_lightning.checkpoint.arenas import Arenas
+from dflash_lightning.checkpoint.messages import Channel, Report, Save, Stored
+
+log = logging.getLogger(__name__)
+LONGEST_PAUSE_S = 60.0
+
+
+class Keeper:
+    """Raises: OSError where the first worker cannot be started."""
+
+    def __init__(self, open_channel: Callable[[], Channel], arenas: Arenas) -> None:
+        self._open_channel = open_channel
+        self._arenas = arenas
+        self._deaths = 0
+        self._not_before = 0.0
+        self._hurrying = False
+        self.channel = self._open()
+
+    def reports(self) -> list[Report]:
+        found = self.channel.reports()
+        if any(isinstance(report, Stored) for report in found):
+            self._deaths = 0
+        return found
+
+    def revive(self, saves: Callable[[], Sequence[Save]]) -> str | None:
+        """Replace a dead worker and give it `saves`. Returns why the old one died, if it did."""
+        reason = self.channel.death()
+        if reason is None or time.monotonic() < self._not_before:
+            return None
+        self.channel.stop(0.0)
+        self._not_before = time.monotonic() + min(LONGEST_PAUSE_S, 2.0**self._deaths)
+        self._deaths += 1
+        try:
+            self.channel = self._open()
+        except (
+            OSError
+        ) as error:  # no memory or no process for it now: the old one stays dead, try again later
+            log.warning("the checkpoint writer died (%s) and cannot be started again: %s", reason, error)
+            return None
+        for save in saves():
+            self.channel.submit(save)
+        return reason
+
+    def hurry(self) -> None:
+        self._hurrying = True
+        self.channel.hurry()
+
+    def _open(self) -> Channel:
+        channel = self._open_channel()
+        for slot, arena in enumerate(self._arenas):
+            channel.attach(slot, arena)
+        if self._hurrying:
+            channel.hurry()
+        return channel
