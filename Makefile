@@ -34,8 +34,9 @@ fix: .venv/.dev  ## format and repair what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/.dev .venv/.target  ## every benchmark, as ratios in one run
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: .venv/.bench .venv/.target  ## every benchmark, as ratios in one run
+	for name in $(basename $(notdir $(wildcard benchmarks/*.py))); do \
+	  echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 docs: .venv/.docs  ## build the documentation into site/, strictly
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -56,6 +57,11 @@ clean:  ## remove what was built; runs/ and data/ stay
 .venv/.dev: .venv/.base
 	@echo "Installing the test tools (0.1 GB)."
 	$(PIP) -e ".[dev]"
+	@touch $@
+
+.venv/.bench: .venv/.base
+	@echo "Installing the peers that benchmarks compare with (0.1 GB)."
+	$(PIP) -e ".[bench]"
 	@touch $@
 
 .venv/.docs: .venv/.base

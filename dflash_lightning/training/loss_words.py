@@ -46,7 +46,7 @@ def epoch_words(
     if movement.share >= MOSTLY:
         return f"mix, no instability: {_share(movement, start=False)} No bucket left its band."
     return (
-        f"neither mix nor instability, but noise within the buckets: {_share(movement, start=False)} "
+        f"neither mix nor instability, but noise and learning within the buckets: {_share(movement, start=False)} "
         "No bucket left its band."
     )
 

@@ -101,7 +101,7 @@ def test_an_epoch_with_an_excursion_is_called_instability():
     ("share", "excursions", "skipped", "words"),
     [
         (0.5, 0, 0, "mix, no instability: of the variance"),
-        (0.49, 0, 0, "neither mix nor instability, but noise within the buckets: of the variance"),
+        (0.49, 0, 0, "neither mix nor instability, but noise and learning within the buckets: of the variance"),
         (
             0.9,
             1,
