@@ -148,4 +148,4 @@ def _draw_balance(axis: Axes, names: Sequence[str], compared: Sequence[PlanFacts
         return
     worst = [max(values) for values in zip(*(values for values, _, _ in models), strict=True)]
     best = int(np.argmin(worst))
-    axis.set_title(f"Balance: {names[best]} is most even, the slowest rank at most {worst[best]:.1f}% above")
+    axis.set_title(f"Balance: most even with {names[best]}")

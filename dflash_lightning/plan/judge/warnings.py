@@ -5,6 +5,7 @@ out   messages; none for a plan that is as good as its samples allow
 """
 
 from dflash_lightning.plan.judge.judgement import Judgement
+from dflash_lightning.plan.packing import BucketPacking
 from dflash_lightning.plan.summary import BucketSummary, final_run_warning
 
 ROUNDING_SHARE = 0.05
@@ -13,10 +14,12 @@ ROUNDING_SHARE = 0.05
 
 def plan_warnings(judgement: Judgement) -> list[str]:
     """All that applies, worst first."""
+    # Where batches mix lengths, a batch's bucket is only that of its longest row.
+    of_buckets = isinstance(judgement.config.packing, BucketPacking)
     return [
         *filter(None, [final_run_warning(judgement.summary)]),
-        *_large_bucket(judgement),
-        *_rare_buckets(judgement),
+        *(_large_bucket(judgement) if of_buckets else []),
+        *(_rare_buckets(judgement) if of_buckets else []),
         *_rounding(judgement),
     ]
 

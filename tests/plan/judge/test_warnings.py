@@ -5,9 +5,11 @@ import pytest
 from dflash_lightning.plan import (
     Credit,
     DiversityFirst,
+    MixedBuckets,
     PlanConfig,
     RandomOrder,
     Shuffle,
+    WindowFirst,
     final_run_warning,
     summarize,
 )
@@ -30,6 +32,12 @@ def test_an_epoch_that_ends_on_one_bucket():
     config = replace(SINGLE, order=DiversityFirst())
     summary = summarize(make_plan(samples, config), samples)
     assert warned(samples, config) == [final_run_warning(summary)]
+
+
+@pytest.mark.parametrize("packing", [MixedBuckets(), WindowFirst(window_batches=4)])
+def test_batches_that_mix_lengths_are_not_counted_by_bucket(packing):
+    samples = make_samples([8] * 300 + [64] * 700)
+    assert warned(samples, replace(SINGLE, packing=packing)) == []
 
 
 def test_a_bucket_that_makes_more_than_half_of_the_batches():
