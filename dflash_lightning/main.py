@@ -16,6 +16,7 @@ COMMANDS = {
     "export": "a checkpoint to the folder that servers load (z-lab format)",
     "generate": "draft and verify one prompt before your eyes",
     "report": "what a run's logs say: loss bands, direction, stalls, and which steps to look at",
+    "checkpoints": "list, verify, prune or fetch what lies in a bucket or folder",
 }
 TRAINER_COMMANDS = ("fit", "validate")
 
@@ -41,18 +42,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help"):
-        print(HELP.format(commands="\n".join(f"  {n:<10} {text}" for n, text in COMMANDS.items())))
+        print(HELP.format(commands="\n".join(f"  {n:<11} {text}" for n, text in COMMANDS.items())))
         return 0
     if name not in COMMANDS:
         print(f"unknown command {name!r}; choose one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
         return _run(name, arguments)
-    except (ValueError, OSError) as error:  # what a user wrote, or a file that is not there
+    except _for_people() as error:
         if os.environ.get("DFLASH_TRACEBACK"):
             raise
         print(f"\n{name}: {error}\n(DFLASH_TRACEBACK=1 shows where)", file=sys.stderr)
         return 1
+
+
+def _for_people() -> tuple[type[Exception], ...]:
+    """What a user wrote, a file that is not there, a store that refuses: one message and no traceback.
+
+    Python asks only when something was raised, so that starting costs no import.
+    """
+    from dflash_lightning.checkpoint.stores.errors import StoreError
+
+    return ValueError, OSError, StoreError
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:

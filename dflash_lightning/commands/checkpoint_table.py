@@ -1,0 +1,95 @@
+"""An inventory of checkpoints as a table for people, or as plain values for JSON.
+
+in    an inventory; the time now, in seconds since 1970
+out   text whose columns line up; values without NaN
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dflash_lightning.checkpoint.inventory import Entry, Inventory
+from dflash_lightning.plan_view.columns import columns, plural, size
+
+_AGES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def as_text(inventory: Inventory, *, now: float) -> str:
+    """A line each, newest first; under the table why something is not complete."""
+    metrics = _metric_names(inventory)
+    header = ("checkpoint", "state", "kind", "pointers", "step", "epoch", "age", "size", *metrics)
+    rows = [header, *(_row(entry, metrics, now) for entry in inventory.entries)]
+    lines = columns(rows, left=4)
+    lines += [f"{e.name} is {e.state}: {e.reason}" for e in inventory.entries if e.state != "complete"]
+    lines += [f"upload not finished: {uri}" for uri in inventory.pending]
+    total = size(sum(entry.num_bytes for entry in inventory.entries))
+    complete = f"{plural(len(inventory.entries), 'checkpoint')}, {len(inventory.complete)} complete"
+    return "\n".join([*lines, f"{complete}, {total}"])
+
+
+def as_values(inventory: Inventory) -> dict[str, Any]:
+    """Bytes; seconds since 1970; a value that is not finite is null."""
+    return {
+        "checkpoints": [_values(entry) for entry in inventory.entries],
+        "pending_uploads": list(inventory.pending),
+    }
+
+
+def age(seconds: float) -> str:
+    """12 s, 3 min, 5 h, 2 d: the largest unit that fills one."""
+    seconds = max(0.0, seconds)
+    scale, unit = next(((s, u) for s, u in _AGES if seconds >= s), _AGES[-1])
+    return f"{int(seconds / scale)} {unit}"
+
+
+def _row(entry: Entry, metrics: Sequence[str], now: float) -> tuple[str, ...]:
+    manifest = entry.manifest
+    if manifest is None:
+        blank = ("", "", "", "", "", size(entry.num_bytes) if entry.num_bytes else "", *("" for _ in metrics))
+        return (entry.name, entry.state, *blank)
+    return (
+        entry.name,
+        entry.state,
+        manifest.kind,
+        " ".join(entry.pointers),
+        f"{manifest.step:,}",
+        str(manifest.epoch),
+        age(now - manifest.created),
+        size(entry.num_bytes),
+        *(f"{manifest.metrics[name]:.6g}" if name in manifest.metrics else "" for name in metrics),
+    )
+
+
+def _metric_names(inventory: Inventory) -> list[str]:
+    """In the order in which they first appear, the monitored one first."""
+    manifests = [entry.manifest for entry in inventory.entries if entry.manifest is not None]
+    monitored = [m.monitor for m in manifests if m.monitor is not None and m.monitor in m.metrics]
+    return list(dict.fromkeys([*monitored, *(name for m in manifests for name in m.metrics)]))
+
+
+def _values(entry: Entry) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "name": entry.name,
+        "state": entry.state,
+        "reason": entry.reason,
+        "pointers": list(entry.pointers),
+        "bytes": entry.num_bytes,
+    }
+    manifest = entry.manifest
+    if manifest is not None:
+        values |= {
+            "step": manifest.step,
+            "epoch": manifest.epoch,
+            "kind": manifest.kind,
+            "created": manifest.created,
+            "run_id": manifest.run_id,
+            "monitor": manifest.monitor,
+            "metrics": _finite(manifest.metrics),
+            "facts": dict(manifest.facts),
+            "files": [{"key": f.key, "bytes": f.size, "crc32": f.crc32} for f in manifest.files],
+        }
+    return values
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}

@@ -1,0 +1,204 @@
+"""`python cli.py checkpoints`: what lies in a bucket or folder, whether it is whole, what may go."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentParser, Namespace
+
+from dflash_lightning.commands.teaching_help import TeachingHelp
+
+if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for it
+    from dflash_lightning.checkpoint.job import Retention
+    from dflash_lightning.checkpoint.manifest import Manifest
+    from dflash_lightning.checkpoint.stores import ObjectStore, StoreSettings
+
+DESCRIPTION = """\
+Look after the checkpoints under a prefix of a bucket, or in a folder.
+
+  python cli.py checkpoints list   s3://bucket/runs/a
+  python cli.py checkpoints verify s3://bucket/runs/a              reads every byte
+  python cli.py checkpoints fetch  s3://bucket/runs/a/best --output ckpt
+  python cli.py checkpoints prune  s3://bucket/runs/a --keep-last 2 --keep-best 1 --yes
+
+State
+  complete    the data is there, with the size of its manifest and, where the store keeps one, its checksum
+  incomplete  data without a manifest (being written, or left by a kill), or a manifest without data
+  corrupt     data or manifest differ from what was written; resuming skips it
+
+Credentials come from the usual AWS chain: environment, profile, role of the machine.
+"""
+PRUNE = """\
+Delete older checkpoints. Without --yes it only prints what would go. The newest complete one always stays,
+and so does everything that is not complete. Refused while a run is writing there.
+"""
+HELP = {
+    "list": "one line for each checkpoint, newest first",
+    "verify": "read every byte and compare it with the manifests; exit code 1 if anything is wrong",
+    "prune": "delete older ones; without --yes it only says which",
+    "fetch": "download one, verified, and print its path",
+}
+_STALE_S = 300.0
+"""As a run without a sign of life for so long counts as gone."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Raises ValueError, OSError and StoreError: main.py prints them."""
+    options = make_parser().parse_args(args)
+    chosen = options[options.action]
+    if options.action == "prune":
+        return _prune(chosen)
+    return _fetch(chosen) if options.action == "fetch" else _show(chosen, deep=options.action == "verify")
+
+
+def make_parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="python cli.py checkpoints", description=DESCRIPTION, formatter_class=TeachingHelp
+    )
+    actions = parser.add_subcommands(dest="action", required=True, metavar="ACTION")
+    for name, text in HELP.items():
+        actions.add_subcommand(name, _action_parser(name), help=text)
+    return parser
+
+
+def _action_parser(name: str) -> ArgumentParser:
+    parser = ArgumentParser(
+        prog=f"python cli.py checkpoints {name}",
+        description=PRUNE if name == "prune" else f"{HELP[name]}\n",
+        formatter_class=TeachingHelp,
+    )
+    add = parser.add_argument
+    word = "s3://bucket/prefix or a folder"
+    add("uri", metavar="URI", help=f"{word}; /last, /best or /step=8 after it" if name == "fetch" else word)
+    if name in ("list", "verify"):
+        add("--format", choices=["text", "json"], default="text", help="for people, or for programs")
+    if name == "fetch":
+        add("--output", metavar="DIR", default=".", help="folder for the file")
+    if name == "prune":
+        add("--keep-last", type=int, metavar="N", default=1, help="newest ones that stay; -1: all")
+        add("--keep-best", type=int, metavar="N", default=1, help="best ones that stay; -1: all")
+        add("--monitor", metavar="NAME", help="metric that decides (default: as the newest was saved)")
+        add("--mode", choices=["min", "max"], help="which values are better (default: as the newest)")
+        add("--dry-run", action="store_true", help="only print, even with --yes")
+        add("--yes", action="store_true", help="really delete")
+    store = parser.add_argument_group("S3 server").add_argument
+    store("--endpoint-url", metavar="URL", help="server other than AWS (default: AWS_ENDPOINT_URL, or AWS)")
+    store("--region", metavar="NAME", help="region (default: from environment or profile)")
+    store("--profile", metavar="NAME", help="profile in ~/.aws/config (default: the usual chain)")
+    store("--path-style", action="store_true", help="bucket in the path, as most other servers want it")
+    return parser
+
+
+def _settings(options: Namespace) -> "StoreSettings":
+    from dflash_lightning.checkpoint.stores import StoreSettings
+
+    return StoreSettings(
+        endpoint_url=options.endpoint_url,
+        region=options.region,
+        profile=options.profile,
+        path_style=options.path_style,
+    )
+
+
+def _open(options: Namespace) -> "tuple[ObjectStore, str]":
+    from dflash_lightning.checkpoint.stores import open_store
+
+    if "://" not in options.uri and not Path(options.uri).is_dir():
+        raise FileNotFoundError(f"there is no folder {options.uri}")
+    return open_store(options.uri, _settings(options))
+
+
+def _show(options: Namespace, *, deep: bool) -> int:
+    from dflash_lightning.checkpoint.inventory import take_inventory
+    from dflash_lightning.commands.checkpoint_table import as_text, as_values
+
+    inventory = take_inventory(*_open(options), deep=deep)
+    if options.format == "json":
+        print(json.dumps(as_values(inventory), indent=2, allow_nan=False))
+    elif inventory.entries:
+        print(as_text(inventory, now=time.time()))
+    else:
+        print(f"no checkpoint lies at {options.uri}")
+    wrong = len(inventory.entries) - len(inventory.complete)
+    return 1 if deep and (wrong or not inventory.entries) else 0
+
+
+def _fetch(options: Namespace) -> int:
+    from dflash_lightning.checkpoint.fetch import fetch
+
+    def tell(uri: str, reason: str) -> None:
+        print(f"skipping {uri}: {reason}", file=sys.stderr)
+
+    with _progress() as on_progress:
+        path = fetch(
+            options.uri, _settings(options), Path(options.output), on_skip=tell, on_progress=on_progress
+        )
+    print(path)
+    return 0
+
+
+def _prune(options: Namespace) -> int:
+    from dflash_lightning.checkpoint.inventory import take_inventory
+    from dflash_lightning.checkpoint.retention import to_delete
+    from dflash_lightning.plan_view.columns import size
+
+    store, prefix = _open(options)
+    complete = take_inventory(store, prefix).complete
+    going = to_delete(complete, _retention(options, complete), (), None)
+    really = options.yes and not options.dry_run
+    for manifest in going:
+        print(f"{'deleting' if really else 'would delete'} {manifest.name}, {size(manifest.size)}")
+    freed = size(sum(manifest.size for manifest in going))
+    if not really:
+        hint = "" if options.dry_run or not going else "; --yes deletes them"
+        print(f"{len(going)} of {len(complete)} complete checkpoints would go, {freed}{hint}")
+        return 0
+    failed = _deleted(store, prefix, going)
+    for name, error in failed.items():
+        print(f"{name} is still there: {error}", file=sys.stderr)
+    print(f"{len(going) - len(failed)} of {len(complete)} complete checkpoints deleted")
+    return 1 if failed else 0
+
+
+def _deleted(store: "ObjectStore", prefix: str, going: "Sequence[Manifest]") -> dict[str, Exception]:
+    """Under a claim of its own: what a live run counts on must not go."""
+    from dflash_lightning.checkpoint.claim import claim
+    from dflash_lightning.checkpoint.removal import remove
+
+    held = claim(store, prefix, "checkpoints prune", now=time.time(), stale_after_s=_STALE_S)
+    try:
+        return dict(remove(store, prefix, going))
+    finally:
+        held.release()
+
+
+def _retention(options: Namespace, complete: "Sequence[Manifest]") -> "Retention":
+    from dflash_lightning.checkpoint.job import Retention
+
+    rule = next((manifest for manifest in complete if manifest.monitor is not None), None)
+    return Retention(
+        keep_last=options.keep_last,
+        keep_best=options.keep_best,
+        monitor=options.monitor or (rule.monitor if rule is not None else None),
+        mode=options.mode or (rule.mode if rule is not None else "min"),
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar for people; a log file gets none."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = TextColumn("fetching"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("fetching")
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,185 @@
+"""One verified copy on this machine; a corrupt checkpoint falls back to the one before, loudly."""
+
+import errno
+import threading
+
+import pytest
+
+from dflash_lightning.checkpoint import download
+from dflash_lightning.checkpoint.fetch import fetch
+from dflash_lightning.checkpoint.measured import PART_BYTES
+from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.stores import StoreError, StoreSettings
+from dflash_lightning.checkpoint.stores.fault_script import Fault
+from dflash_lightning.checkpoint.stores.faults import FaultyStore
+from dflash_lightning.checkpoint.stores.local import LocalStore
+from dflash_lightning.checkpoint.stores.memory import MemoryStore, name_store
+from tests.checkpoint.saving import PREFIX, content, job, keep, save
+
+URI = f"memory://fetch/{PREFIX}"
+
+
+def stored(*faults, steps=(4, 8)):
+    """A store that memory://fetch means: whole checkpoints, then the faults."""
+    inner = MemoryStore("fetch")
+    for step in steps:
+        save(inner, step, retention=keep())
+    store = FaultyStore(inner, *faults)
+    name_store("fetch", store)
+    return store
+
+
+def get(folder, uri=URI, **options):
+    return fetch(uri, StoreSettings(), folder, **options)
+
+
+def reads(store):
+    return [event for event in store.events if event.operation == "read" and "/data/" in event.key]
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+
+
+def test_it_is_what_was_saved(tmp_path):
+    stored()
+    seen = []
+    path = get(tmp_path, on_progress=lambda done, total: seen.append((done, total)))
+    assert path.read_bytes() == content(8)
+    assert path.parent == tmp_path
+    assert path.name.startswith("step=8-")
+    assert seen[-1] == (3000, 3000)
+    assert get(tmp_path, f"{URI}/step=4").read_bytes() == content(4)
+    assert len(files(tmp_path)) == 2
+
+
+def test_a_second_process_reuses_it_and_verifies_it_again(tmp_path):
+    store = stored()
+    path = get(tmp_path)
+    assert len(reads(store)) == 1
+    assert get(tmp_path) == path
+    assert len(reads(store)) == 1
+    path.write_bytes(b"?" + content(8)[1:])
+    assert get(tmp_path).read_bytes() == content(8)
+    assert len(reads(store)) == 2
+
+
+def test_one_download_however_many_ask_at_once(tmp_path):
+    store = stored(Fault("read", does="wait", seconds=0.2, key="/data/"))
+    paths = []
+    threads = [threading.Thread(target=lambda: paths.append(get(tmp_path))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(paths) == 4
+    assert len(set(paths)) == 1
+    assert len(reads(store)) == 1
+
+
+def test_case_12_a_bit_flipped_on_the_way_down_is_read_again(tmp_path):
+    store = stored(Fault("read", does="flip", key="/data/", times=2))
+    assert get(tmp_path).read_bytes() == content(8)
+    assert len(reads(store)) == 3
+
+
+def test_case_12_what_stays_corrupt_falls_back_to_the_one_before_loudly(tmp_path, caplog):
+    stored(Fault("read", does="flip", key="/data/step=8", times=99))
+    assert get(tmp_path).read_bytes() == content(4)
+    assert "skipping memory://fetch/runs/a/step=8-" in caplog.text
+    assert "differs from its manifest in bytes 0 to 3,000, 3 times over" in caplog.text
+    assert all(name.startswith("step=4-") for name in files(tmp_path))
+
+
+def test_case_12_a_step_that_was_asked_for_is_not_replaced_by_another(tmp_path):
+    stored(Fault("read", does="flip", key="/data/step=8", times=99))
+    skipped = []
+    with pytest.raises(StoreError, match="no checkpoint at .*step=8 can be used") as caught:
+        get(tmp_path, f"{URI}/step=8", on_skip=lambda uri, reason: skipped.append(uri))
+    assert caught.value.kind == "corrupt"
+    assert len(skipped) == 1
+    assert files(tmp_path) == []
+
+
+def test_case_12_at_rest_in_a_folder(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    for step in (4, 8):
+        save(store, step, prefix="", retention=keep())
+    data = next((tmp_path / "store" / "data").glob("step=8-*"))
+    data.write_bytes(data.read_bytes()[:-1] + b"?")  # as long as before
+    skipped = []
+    path = get(tmp_path / "here", str(store.root), on_skip=lambda uri, reason: skipped.append(reason))
+    assert path.read_bytes() == content(4)
+    assert "does not have the crc32" in skipped[0]
+
+
+def test_from_a_folder_on_the_same_disk_nothing_is_copied(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    save(store, 8, prefix="")
+    path = get(tmp_path / "here", f"{store.root}/last")
+    assert path.samefile(next((tmp_path / "store" / "data").iterdir()))
+    save(store, 12, prefix="")  # its retention deletes step 8
+    assert path.read_bytes() == content(8)
+
+
+def test_from_a_folder_on_another_disk(tmp_path, monkeypatch):
+    def across(*_):
+        raise OSError(errno.EXDEV, "another disk")
+
+    store = LocalStore(tmp_path / "store")
+    save(store, 8, prefix="")
+    monkeypatch.setattr(download.os, "link", across)
+    path = get(tmp_path / "here", str(store.root))
+    assert path.read_bytes() == content(8)
+    assert path.stat().st_nlink == 1
+
+
+def test_a_plain_file_stays_what_it_is(tmp_path):
+    path = tmp_path / "epoch=1.ckpt"
+    path.write_bytes(b"of stock Lightning")
+    assert get(tmp_path / "here", str(path)) == path
+    assert not (tmp_path / "here").exists()
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint file .*gone.ckpt"):
+        get(tmp_path, f"{tmp_path}/gone.ckpt")
+
+
+def test_an_outage_does_not_look_like_corruption(tmp_path):
+    stored(Fault("read", kind="endpoint", key="/data/"))
+    with pytest.raises(StoreError, match="scripted: read of") as caught:
+        get(tmp_path)
+    assert caught.value.kind == "endpoint"
+    assert files(tmp_path) == []
+
+
+def test_case_13_a_full_disk_is_one_message_and_leaves_nothing(tmp_path, monkeypatch):
+    store = stored()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(download.os, "posix_fallocate", full)
+    message = r"no space to write 3,000 bytes at .*step=8-.* bytes are free"
+    with pytest.raises(StoreError, match=message) as caught:
+        get(tmp_path)
+    assert caught.value.kind == "full"
+    assert files(tmp_path) == []
+    assert reads(store) == []  # known before the download
+
+
+def test_a_download_that_was_killed_leaves_nothing_in_the_way(tmp_path):
+    store = stored()
+    path = get(tmp_path)
+    path.unlink()
+    (tmp_path / f".{path.name}.part").write_bytes(b"half")
+    assert get(tmp_path).read_bytes() == content(8)
+    assert files(tmp_path) == [path.name]
+    assert len(reads(store)) == 2
+
+
+@pytest.mark.parametrize(("size", "ranges"), [(0, 0), (PART_BYTES, 1), (2 * PART_BYTES + 1, 3)])
+def test_sizes(tmp_path, size, ranges):
+    store = stored(steps=())
+    data = bytes(size)
+    publish(store, PREFIX, job(1), lambda file: file.write(data))
+    assert get(tmp_path).read_bytes() == data
+    assert len(reads(store)) == ranges

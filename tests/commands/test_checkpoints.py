@@ -1,0 +1,194 @@
+"""`checkpoints`: what lies there is told as it is; nothing goes without --yes, and never the newest."""
+
+import json
+import re
+
+import pytest
+
+from dflash_lightning.checkpoint.claim import claim
+from dflash_lightning.checkpoint.stores.local import LocalStore
+from dflash_lightning.checkpoint.stores.memory import MemoryStore, name_store
+from dflash_lightning.commands.checkpoint_table import age
+from dflash_lightning.main import main
+from tests.checkpoint.saving import content, keep, save
+
+LOSSES = {4: 1.25, 8: float("nan"), 12: 2.0}
+EPOCHS = {4: 0, 8: 1, 12: 1}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    store = LocalStore(tmp_path / "runs")
+    for step, loss in LOSSES.items():
+        rules = {"retention": keep(monitor="val/loss"), "metrics": {"val/loss": loss, "lr": 1e-3}}
+        save(store, step, prefix="", epoch=EPOCHS[step], **rules)
+    return store.root
+
+
+def run(*words):
+    return main(["checkpoints", *map(str, words)])
+
+
+def data_of(folder, step):
+    return next((folder / "data").glob(f"step={step}-*"))
+
+
+def lines(capsys):
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_line_for_each_newest_first_with_columns_under_each_other(folder, capsys):
+    assert run("list", folder) == 0
+    header, *rows, total = lines(capsys)
+    assert header.split() == [
+        *("checkpoint", "state", "kind", "pointers", "step", "epoch", "age", "size", "val/loss", "lr")
+    ]
+    assert [re.sub(r"-\w{8}|\d+ s", "", row).split() for row in rows] == [
+        ["step=12", "complete", "step", "last", "12", "1", "3.00", "kB", "2", "0.001"],
+        ["step=8", "complete", "step", "8", "1", "3.00", "kB", "nan", "0.001"],
+        ["step=4", "complete", "step", "best", "4", "0", "3.00", "kB", "1.25", "0.001"],
+    ]
+    assert len({len(row) for row in (header, *rows)}) == 1
+    assert total == "3 checkpoints, 3 complete, 9.00 kB"
+
+
+def test_states(folder, capsys):
+    data_of(folder, 12).unlink()
+    data_of(folder, 8).write_bytes(b"short")
+    (folder / "data" / "step=14-0000000a.ckpt").write_bytes(b"half")
+    (folder / "manifests" / "step=000000000016-0000000b.json").write_bytes(b"{")
+    (folder / "data" / ".step=18-0000000c.ckpt.12345678.pending").write_bytes(b"on its way")
+    assert run("list", folder) == 0
+    text = capsys.readouterr().out
+    states = dict(re.findall(r"^(step=\d+)-\w+ +(complete|incomplete|corrupt)", text, re.M))
+    assert states == {
+        "step=12": "incomplete",
+        "step=8": "corrupt",
+        "step=4": "complete",
+        "step=16": "corrupt",
+        "step=14": "incomplete",
+    }
+    for reason in (
+        r"step=12-\w+ is incomplete: its data .* is missing",
+        r"step=8-\w+ is corrupt: .* has 5 bytes, its manifest says 3,000",
+        r"step=14-0000000a is incomplete: data without a manifest: being written, or left by a kill",
+        r"step=16-0000000b is corrupt: its manifest: it is no JSON, or was cut",
+        r"upload not finished: .*step=18-0000000c.ckpt",
+        "5 checkpoints, 1 complete",
+    ):
+        assert re.search(reason, text)
+
+
+def test_verify_reads_every_byte(folder, capsys):
+    assert run("verify", folder) == 0
+    data_of(folder, 8).write_bytes(content(8)[:-1] + b"?")
+    assert run("list", folder) == 0  # a folder keeps no checksums
+    assert run("verify", folder) == 1
+    assert re.search(r"step=8-\w+ is corrupt: .* differs from its manifest", capsys.readouterr().out)
+
+
+def test_json_is_for_programs(folder, capsys):
+    assert run("list", folder, "--format", "json") == 0
+    values = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    newest, middle, oldest = values["checkpoints"]
+    assert (newest["step"], newest["state"], newest["bytes"]) == (12, "complete", 3000)
+    assert newest["pointers"] == ["last"]
+    assert middle["metrics"] == {"val/loss": None, "lr": 0.001}
+    assert oldest["files"][0]["key"].startswith("data/step=4-")
+    assert values["pending_uploads"] == []
+
+
+def test_nothing_there(tmp_path, capsys):
+    assert run("list", tmp_path) == 0
+    assert run("verify", tmp_path) == 1
+    assert lines(capsys) == [f"no checkpoint lies at {tmp_path}"] * 2
+    assert run("list", tmp_path / "gone") == 1
+    assert f"checkpoints: there is no folder {tmp_path}/gone" in capsys.readouterr().err
+
+
+def steps(folder):
+    return sorted(int(path.name.split("=")[1].split("-")[0]) for path in (folder / "manifests").iterdir())
+
+
+@pytest.mark.parametrize("words", [(), ("--yes", "--dry-run")])
+def test_prune_only_says_what_would_go(folder, words, capsys):
+    assert run("prune", folder, *words) == 0
+    out = lines(capsys)
+    assert re.fullmatch(r"would delete step=8-\w{8}, 3.00 kB", out[0])
+    assert out[1].startswith("1 of 3 complete checkpoints would go, 3.00 kB")
+    assert out[1].endswith("; --yes deletes them") == (not words)
+    assert steps(folder) == [4, 8, 12]
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ((), [4, 12]),
+        (("--keep-best", "0"), [12]),
+        (("--keep-best", "0", "--keep-last", "0"), [12]),  # the newest never goes
+        (("--keep-last", "2"), [4, 8, 12]),
+        (("--keep-last", "-1"), [4, 8, 12]),
+        (("--monitor", "val/loss", "--mode", "max"), [12]),
+    ],
+)
+def test_prune_deletes_with_yes(folder, words, left, capsys):
+    assert run("prune", folder, "--yes", *words) == 0
+    assert steps(folder) == left
+    assert len(list((folder / "data").iterdir())) == len(left)
+    assert not (folder / "owner.json").exists()
+
+
+def test_prune_keeps_the_newest_that_is_complete_and_what_is_not(folder):
+    data_of(folder, 12).unlink()
+    assert run("prune", folder, "--yes", "--keep-best", "0") == 0
+    assert steps(folder) == [8, 12]
+
+
+def test_prune_leaves_a_run_that_is_writing_alone(folder, capsys):
+    import time
+
+    claim(LocalStore(folder), "", "live", now=time.time(), stale_after_s=300.0)
+    assert run("prune", folder, "--yes") == 1
+    assert "says that run live" in capsys.readouterr().err
+    assert steps(folder) == [4, 8, 12]
+
+
+def test_fetch_prints_the_path(folder, tmp_path, capsys):
+    data_of(folder, 12).unlink()
+    assert run("fetch", folder, "--output", tmp_path / "here") == 0
+    said = capsys.readouterr()
+    assert re.fullmatch(rf"{tmp_path}/here/step=8-\w+\.ckpt\n", said.out)
+    assert re.search(r"skipping .*step=000000000012-\w+.json: its data .* is missing", said.err)
+    assert run("fetch", f"{folder}/best", "--output", tmp_path / "here") == 0
+    assert "step=4-" in capsys.readouterr().out
+
+
+def test_an_error_of_the_store_is_one_message_without_a_traceback(tmp_path, capsys):
+    name_store("empty", MemoryStore("empty"))
+    assert run("fetch", "memory://empty/runs/a", "--output", tmp_path) == 1
+    err = capsys.readouterr().err
+    assert "checkpoints: there is no checkpoint memory://empty/runs/a/last: nothing lies there" in err
+    assert "Traceback" not in err
+
+
+def test_flags_reach_the_store(capsys):
+    assert run("list", "s3://bucket/runs/a", "--endpoint-url", "ftp://host") == 1
+    assert "endpoint_url must look like https://host" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["list", "verify", "prune", "fetch"])
+def test_each_action_explains_itself(action, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        run(action, "--help")
+    assert leaving.value.code == 0
+    text = capsys.readouterr().out
+    assert "--endpoint-url" in text
+    assert "URI" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5.0, "0 s"), (59.9, "59 s"), (60.0, "1 min"), (7200.0, "2 h"), (200_000.0, "2 d")],
+)
+def test_ages(seconds, text):
+    assert age(seconds) == text
