@@ -10,6 +10,7 @@ import fcntl
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from dflash_lightning.checkpoint.download import download, is_intact
@@ -17,6 +18,7 @@ from dflash_lightning.checkpoint.layout import DATA
 from dflash_lightning.checkpoint.manifest import Manifest
 from dflash_lightning.checkpoint.resume import OnSkip, candidates, parse_source, warn
 from dflash_lightning.checkpoint.stores.errors import StoreError
+from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.open import open_store
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
@@ -24,6 +26,18 @@ from dflash_lightning.checkpoint.stores.settings import StoreSettings
 log = logging.getLogger(__name__)
 OnProgress = Callable[[int, int], None]
 """Gets the bytes that are here, and the bytes in all."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A checkpoint on this machine's disk."""
+
+    path: Path
+    """A file for torch.load; of shards their folder."""
+    uri: str
+    """Of exactly this one, so that other processes get no other: .../step=8-1a2b3c4d; of a file its path."""
+    manifest: Manifest | None
+    """None for a file by itself."""
 
 
 def fetch(
@@ -34,27 +48,43 @@ def fetch(
     on_skip: OnSkip | None = None,
     on_progress: OnProgress | None = None,
 ) -> Path:
-    """The path of a file by itself is returned as it is. Of the rest the first checkpoint in question that
-    verifies; each that does not is skipped, and said: `on_skip` gets its address and the reason.
+    """`fetch_checkpoint` for those who need the path alone."""
+    return fetch_checkpoint(uri, settings, folder, on_skip=on_skip, on_progress=on_progress).path
 
-    Where several processes fetch, let one resolve the address and give the others the exact one
-    (.../step=8-1a2b3c4d): a newer checkpoint may be published between their looks.
 
-    Raises: ValueError for an address that is none; StoreError, of kind "full" with path and bytes.
+def fetch_checkpoint(
+    uri: str,
+    settings: StoreSettings,
+    folder: Path,
+    *,
+    on_skip: OnSkip | None = None,
+    on_progress: OnProgress | None = None,
+) -> Fetched:
+    """The first checkpoint in question that verifies; each that does not is skipped, and said: `on_skip` gets
+    its address and the reason. The path of a file by itself is returned as it is, unverified.
+
+    Where several processes fetch, let one do so first and give the others its `Fetched.uri`: a newer
+    checkpoint may be published between their looks.
+
+    Raises: ValueError for an address that is none; NothingFound; StoreError, of kind "full" with path and
+    bytes, "corrupt" when all are broken.
     """
     source = parse_source(uri)
     if source.which is None:
         if not Path(source.uri).is_file():
             raise FileNotFoundError(f"there is no checkpoint file {source.uri}")
-        return Path(source.uri)
+        return Fetched(Path(source.uri), source.uri, None)
     store, prefix = open_store(source.uri, settings)
     for manifest in candidates(store, prefix, source.which, on_skip=on_skip):
+        exact = store.uri(join_key(prefix, manifest.name))
         try:
-            return fetch_manifest(store, prefix, manifest, folder, on_progress=on_progress)
+            path = fetch_manifest(store, prefix, manifest, folder, on_progress=on_progress)
         except StoreError as error:
             if error.kind not in ("corrupt", "missing"):
                 raise
-            (on_skip or warn)(store.uri(f"{prefix}/{manifest.name}".lstrip("/")), str(error))
+            (on_skip or warn)(exact, str(error))
+        else:
+            return Fetched(path, exact, manifest)
     raise AssertionError("candidates end with an error")
 
 

@@ -89,9 +89,10 @@ def _judged(
 
 def _without_manifest(store: ObjectStore, prefix: str, listing: Listing) -> list[Entry]:
     sizes: dict[str, int] = {}
+    known = listing.names
     for facts in store.list(join_key(prefix, DATA)):
         name = name_of_data(below(prefix, facts.key))
-        if name is not None and name not in listing.names:
+        if name is not None and name not in known:
             sizes[name] = sizes.get(name, 0) + facts.size
     reason = "data without a manifest: being written, or left by a kill"
     return [

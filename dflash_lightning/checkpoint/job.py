@@ -54,7 +54,7 @@ class SaveJob:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Logged values at this step, the monitored one among them."""
     facts: Facts = field(default_factory=dict)
-    """For the manifest: plan_digest, versions, world_size and the like; text in it is redacted."""
+    """For the manifest: plan_digest, world_size and the like; versions are added, text is redacted."""
     retention: Retention = field(default_factory=Retention)
     protected: tuple[str, ...] = ()
     """`Manifest.key` of checkpoints that are never deleted, such as the one resumed from."""

@@ -129,7 +129,7 @@ def _file(values: Mapping[str, Any]) -> DataFile:
 def _object(text: bytes) -> dict[str, Any]:
     try:
         values = json.loads(text)
-    except ValueError as error:  # UnicodeDecodeError and RecursionError's cousins are ValueErrors
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON, or was cut: {error}") from error
     return dict(as_type(values, dict, "the manifest"))
 

@@ -9,28 +9,25 @@ law   data (unique key, verified) -> manifest (read back) -> pointers -> deletio
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.layout import BEST, LAST, data_key, new_name
 from dflash_lightning.checkpoint.listing import Listing, list_manifests
 from dflash_lightning.checkpoint.manifest import DataFile, Manifest
-from dflash_lightning.checkpoint.measured import MeasuredFile
 from dflash_lightning.checkpoint.removal import remove, remove_orphans
 from dflash_lightning.checkpoint.retention import best_first, to_delete
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
-from dflash_lightning.checkpoint.stores.protocol import ObjectStore, Upload
-from dflash_lightning.checkpoint.verify import ATTEMPTS, check_stored
+from dflash_lightning.checkpoint.stores.protocol import ObjectStore
+from dflash_lightning.checkpoint.upload import OnProgress, Write, upload_data
+from dflash_lightning.checkpoint.verify import ATTEMPTS
+from dflash_lightning.checkpoint.versions import versions
 
 log = logging.getLogger(__name__)
 ORPHAN_AGE_S = 3600.0
 """Data without a manifest is left alone for so long: it may be on its way to one."""
-
-Write = Callable[[MeasuredFile], None]
-OnProgress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -88,46 +85,6 @@ def publish(
     return finish(store, prefix, job, durable)
 
 
-def upload_data(
-    store: ObjectStore,
-    prefix: str,
-    key: str,
-    write: Write,
-    *,
-    size_hint: int = 0,
-    on_progress: OnProgress | None = None,
-) -> DataFile:
-    """Write, finish and verify one object; `key` is below the prefix. After a failure nothing is left."""
-    full = join_key(prefix, key)
-    upload = store.open_upload(full, size_hint=size_hint)
-    file = MeasuredFile(upload, on_progress=on_progress)
-    try:
-        _written(write, file, upload)
-    except BaseException:
-        upload.abort()
-        raise
-    try:
-        upload.finish()
-        measured = file.measured(key)
-        check_stored(store, prefix, measured)
-    except BaseException:
-        upload.abort()
-        with suppress(StoreError):  # it may have been finished, with the answer lost
-            store.quick().delete([full])
-        raise
-    return measured
-
-
-def _written(write: Write, file: MeasuredFile, upload: Upload) -> None:
-    try:
-        write(file)
-    except Exception as error:
-        failure = upload.failure()  # torch.save hides it behind an error of its own
-        if failure is None or failure is error:
-            raise
-        raise failure from error
-
-
 def make_manifest(job: SaveJob, name: str, files: tuple[DataFile, ...], before: Listing) -> Manifest:
     return Manifest(
         name=name,
@@ -141,7 +98,7 @@ def make_manifest(job: SaveJob, name: str, files: tuple[DataFile, ...], before: 
         metrics=dict(job.metrics),
         monitor=job.retention.monitor,
         mode=job.retention.mode,
-        facts=dict(job.facts),
+        facts={"versions": versions(), **job.facts},
     )
 
 
@@ -177,7 +134,9 @@ def _put_once(store: ObjectStore, key: str, text: bytes) -> None:
 
 
 def finish(store: ObjectStore, prefix: str, job: SaveJob, durable: Durable) -> Published:
-    """Pointers and deletions. Nothing here fails the checkpoint, which is there already."""
+    """Pointers and deletions. Nothing here fails the checkpoint, which is there already, nor holds up the
+    next one for long: what does not succeed soon is tried again by the next publish."""
+    store = store.quick()
     manifest, before = durable.manifest, durable.before
     everything = (manifest, *before.manifests)
     going = to_delete(everything, job.retention, job.protected, job.run_id)

@@ -6,6 +6,7 @@ law   the manifest goes before its data, so that no manifest ever stands for mis
       manifest is gone is found later by its age
 """
 
+import logging
 import time
 from collections.abc import Collection, Sequence
 
@@ -16,6 +17,8 @@ from dflash_lightning.checkpoint.manifest import Manifest
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
+
+log = logging.getLogger(__name__)
 
 
 def remove(store: ObjectStore, prefix: str, manifests: Sequence[Manifest]) -> dict[str, StoreError]:
@@ -56,25 +59,35 @@ def clean_leftovers(
 ) -> list[str]:
     """At start-up: aborts pending uploads, deletes data without a manifest and old probes under the prefix.
 
-    `owner` must still hold the prefix: nothing of another live run is touched.
-    Returns what went, as addresses for a log. Raises: StoreError, of kind "conflict" when another run has
-    taken over.
+    `owner` must still hold the prefix: nothing of another live run is touched. Returns what went, as words
+    for a log; what could not go takes space and does no harm, so it is a warning.
+    Raises: StoreError, of kind "conflict" when another run has taken over.
     """
     now = time.time() if now is None else now
     owner.renew(now)
     gone = []
-    for pending in store.list_uploads(join_key(prefix, DATA)):
-        if pending.started < now - older_than_s:
-            store.abort_upload(pending)
-            gone.append(f"the pending upload of {store.uri(pending.key)}")
+    try:
+        gone += _abort_uploads(store, prefix, started_before=now - older_than_s)
+    except StoreError as error:
+        log.warning("uploads that a crash left may still take space: %s", error)
     names = list_manifests(store, prefix).names
     found = [*store.list(join_key(prefix, DATA)), *store.list(join_key(prefix, PROBES))]
     old = [facts.key for facts in found if facts.modified < now - older_than_s]
     orphans = [key for key in old if _is_nobodys(below(prefix, key), names)]
     failure = _deleted(store, orphans)
     if failure is not None:
-        raise failure
+        log.warning("data that a crash left still takes space: %s", failure)
+        return gone
     return gone + [store.uri(key) for key in orphans]
+
+
+def _abort_uploads(store: ObjectStore, prefix: str, *, started_before: float) -> list[str]:
+    aborted = []
+    for pending in store.list_uploads(join_key(prefix, DATA)):
+        if pending.started < started_before:
+            store.abort_upload(pending)
+            aborted.append(f"the pending upload of {store.uri(pending.key)}")
+    return aborted
 
 
 def _is_nobodys(key: str, names: Collection[str]) -> bool:

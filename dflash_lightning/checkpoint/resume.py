@@ -16,6 +16,7 @@ from typing import Any
 from dflash_lightning.checkpoint.layout import MANIFESTS, name_of_manifest
 from dflash_lightning.checkpoint.listing import Listing, list_manifests
 from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.redact import redact_text
 from dflash_lightning.checkpoint.retention import best_first
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
@@ -59,13 +60,15 @@ def parse_source(uri: str) -> Source:
     base, _, word = uri.rstrip("/").rpartition("/")
     if word.endswith(".ckpt"):
         raise ValueError(
-            f"{uri} is one object, and only checkpoints with a manifest are fetched: give the prefix, as in "
-            "s3://bucket/prefix/step=8, or download it and give the path of the file"
+            f"{redact_text(uri)} is one object, and only checkpoints with a manifest are fetched: give the "
+            "prefix, as in s3://bucket/prefix/step=8, or download it and give the path of the file"
         )
     if _WHICH.fullmatch(word) and not base.endswith(":/"):
         return Source(base or ("/" if uri.startswith("/") else "."), word)
     if re.match(r"step=", word):
-        raise ValueError(f"{uri} ends with {word!r}, which names no step: write step=8 or step=8-1a2b3c4d")
+        raise ValueError(
+            f"{redact_text(uri)} ends with {word!r}, which names no step: write step=8 or step=8-1a2b3c4d"
+        )
     return Source(uri.rstrip("/") or uri, "last")
 
 

@@ -16,19 +16,12 @@ from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.layout import new_name, shard_key
 from dflash_lightning.checkpoint.listing import list_manifests
 from dflash_lightning.checkpoint.manifest import DataFile
-from dflash_lightning.checkpoint.publish import (
-    Durable,
-    Published,
-    Write,
-    commit,
-    finish,
-    make_manifest,
-    upload_data,
-)
+from dflash_lightning.checkpoint.publish import Durable, Published, commit, finish, make_manifest
 from dflash_lightning.checkpoint.redact import redact_text
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
+from dflash_lightning.checkpoint.upload import Write, upload_data
 
 _DONE = "published "
 _ABANDONED = "abandoned: "

@@ -2,16 +2,19 @@
 
 import errno
 import threading
+from functools import partial
 
 import pytest
 
 from dflash_lightning.checkpoint import download
-from dflash_lightning.checkpoint.fetch import fetch
-from dflash_lightning.checkpoint.measured import PART_BYTES
+from dflash_lightning.checkpoint.fetch import fetch, fetch_checkpoint
+from dflash_lightning.checkpoint.measured import PART_BYTES, MeasuredFile
 from dflash_lightning.checkpoint.publish import publish
-from dflash_lightning.checkpoint.stores import StoreError, StoreSettings
+from dflash_lightning.checkpoint.resume import resolve
+from dflash_lightning.checkpoint.stores import StoreError, StoreSettings, open_store
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
+from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore, name_store
 from tests.checkpoint.saving import PREFIX, content, job, keep, save
@@ -51,6 +54,16 @@ def test_it_is_what_was_saved(tmp_path):
     assert seen[-1] == (3000, 3000)
     assert get(tmp_path, f"{URI}/step=4").read_bytes() == content(4)
     assert len(files(tmp_path)) == 2
+
+
+def test_other_processes_get_exactly_the_same(tmp_path):
+    store = stored()
+    first = fetch_checkpoint(f"{URI}/last", StoreSettings(), tmp_path)
+    save(store, 12, retention=keep())
+    again = fetch_checkpoint(first.uri, StoreSettings(), tmp_path)
+    assert again == first
+    assert first.manifest.step == 8
+    assert first.uri == f"{URI}/{first.manifest.name}"
 
 
 def test_a_second_process_reuses_it_and_verifies_it_again(tmp_path):
@@ -183,3 +196,29 @@ def test_sizes(tmp_path, size, ranges):
     publish(store, PREFIX, job(1), lambda file: file.write(data))
     assert get(tmp_path).read_bytes() == data
     assert len(reads(store)) == ranges
+
+
+@pytest.mark.parametrize("damage", [None, "flip"])
+def test_on_a_real_server(damage, tmp_path, s3_uri, s3_settings, caplog):
+    store, prefix = open_store(s3_uri, s3_settings)
+    size = PART_BYTES + 5
+    for step in (4, 8):
+        data = content(step, size)
+        publish(store, prefix, job(step, retention=keep()), partial(MeasuredFile.write, data=data))
+    key = resolve(store, prefix).files[0].key
+    if damage is not None:
+        store.put(join_key(prefix, key), b"?" + data[1:])
+    path = fetch(s3_uri, s3_settings, tmp_path)
+    assert path.read_bytes() == content(8 if damage is None else 4, size)
+    assert ("skipping" in caplog.text) == (damage is not None)
+
+
+@pytest.mark.parametrize(("times", "step"), [(2, 8), (None, 4)])
+def test_case_12_flips_between_here_and_a_real_server(times, step, tmp_path, proxy, s3_uri, caplog):
+    store, prefix = open_store(s3_uri, proxy.settings())
+    save(store, 4, prefix=prefix, retention=keep())
+    published = save(store, 8, prefix=prefix, retention=keep())
+    rule = proxy.add("flip_down", method="GET", path=published.manifest.name[-8:] + ".ckpt", times=times)
+    assert fetch(s3_uri, proxy.settings(), tmp_path).read_bytes() == content(step)
+    assert rule.seen >= 2
+    assert ("skipping" in caplog.text) == (step == 4)

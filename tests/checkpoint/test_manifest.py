@@ -5,10 +5,12 @@ import math
 import pickle
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dflash_lightning.checkpoint.manifest import SCHEMA_VERSION, DataFile, Manifest, Part, _digest
+from dflash_lightning.checkpoint.versions import versions
 
 NAME = "step=8-1a2b3c4d"
 
@@ -68,6 +70,12 @@ def test_secrets_do_not_get_in():
     assert Manifest.from_json(text).facts["endpoint"] == "https://***@host/?X-Amz-Signature=***"
 
 
+def test_it_says_which_versions_wrote_it():
+    found = versions()
+    assert found["torch"] == torch.__version__.split("+")[0] or found["torch"] == torch.__version__
+    assert {"python", "dflash-lightning", "lightning"} <= set(found)
+
+
 @given(st.data())
 def test_no_cut_and_no_changed_bit_gets_through(data):
     text = manifest().to_json()
@@ -87,6 +95,7 @@ def test_no_cut_and_no_changed_bit_gets_through(data):
     [
         (b"", "it is no JSON, or was cut"),
         (b"\xff\xfe\x00", "it is no JSON"),
+        (b"[" * 100_000, "it is no JSON"),
         (b"[1]", "the manifest must be dict in JSON"),
         (b"{}", "schema_version must be int in JSON, got 'None'"),
         (b'{"schema_version": true}', "schema_version must be int"),

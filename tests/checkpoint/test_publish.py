@@ -273,6 +273,24 @@ def test_case_2_leftovers_of_a_crash_go_at_the_next_start(caplog):
     assert f"{PREFIX}/data/notes.txt" in store.objects
 
 
+@pytest.mark.parametrize(
+    ("fault", "said", "left"),
+    [
+        (Fault("list_uploads", kind="denied"), "may still take space: scripted: list_uploads", (1, 0)),
+        (Fault("abort_upload"), "may still take space: scripted: abort_upload", (1, 0)),
+        (Fault("delete"), "still takes space: scripted: delete", (0, 1)),
+    ],
+)
+def test_leftovers_that_stay_do_not_stop_a_run(fault, said, left, caplog):
+    store = MemoryStore()
+    store.open_upload(f"{PREFIX}/data/step=6-0000000a.ckpt", size_hint=0)
+    store.put(f"{PREFIX}/data/step=7-0000000b.ckpt", b"no manifest")
+    owner = claim(store, PREFIX, "a", now=9e9, stale_after_s=300.0, sleep=lambda seconds: None)
+    clean_leftovers(FaultyStore(store, fault), PREFIX, owner, older_than_s=5.0, now=9e9)
+    assert said in caplog.text
+    assert (len(store.pending), len(data_of(store))) == left
+
+
 def test_leftovers_are_left_to_a_run_that_took_over():
     store = MemoryStore()
     store.put(f"{PREFIX}/data/step=7-0000000b.ckpt", b"of the other run, about to be published")

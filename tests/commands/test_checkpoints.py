@@ -2,10 +2,12 @@
 
 import json
 import re
+import time
 
 import pytest
 
 from dflash_lightning.checkpoint.claim import claim
+from dflash_lightning.checkpoint.stores import open_store
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore, name_store
 from dflash_lightning.commands.checkpoint_table import age
@@ -145,8 +147,6 @@ def test_prune_keeps_the_newest_that_is_complete_and_what_is_not(folder):
 
 
 def test_prune_leaves_a_run_that_is_writing_alone(folder, capsys):
-    import time
-
     claim(LocalStore(folder), "", "live", now=time.time(), stale_after_s=300.0)
     assert run("prune", folder, "--yes") == 1
     assert "says that run live" in capsys.readouterr().err
@@ -174,6 +174,18 @@ def test_an_error_of_the_store_is_one_message_without_a_traceback(tmp_path, caps
 def test_flags_reach_the_store(capsys):
     assert run("list", "s3://bucket/runs/a", "--endpoint-url", "ftp://host") == 1
     assert "endpoint_url must look like https://host" in capsys.readouterr().err
+
+
+def test_on_a_real_server(weed, s3_uri, s3_settings, tmp_path, capsys):
+    store, prefix = open_store(s3_uri, s3_settings)
+    for step in (4, 8):
+        save(store, step, prefix=prefix, retention=keep())
+    server = ("--endpoint-url", weed.endpoint, "--path-style")
+    assert run("verify", s3_uri, *server) == 0
+    assert run("prune", s3_uri, "--yes", *server) == 0
+    assert "1 of 2 complete checkpoints deleted" in capsys.readouterr().out
+    assert run("fetch", s3_uri, "--output", tmp_path, *server) == 0
+    assert next(tmp_path.glob("step=8-*.ckpt")).read_bytes() == content(8)
 
 
 @pytest.mark.parametrize("action", ["list", "verify", "prune", "fetch"])
