@@ -75,16 +75,18 @@ def fetch_checkpoint(
             raise FileNotFoundError(f"there is no checkpoint file {source.uri}")
         return Fetched(Path(source.uri), source.uri, None)
     store, prefix = open_store(source.uri, settings)
-    for manifest in candidates(store, prefix, source.which, on_skip=on_skip):
-        exact = store.uri(join_key(prefix, manifest.name))
-        try:
-            path = fetch_manifest(store, prefix, manifest, folder, on_progress=on_progress)
-        except StoreError as error:
-            if error.kind not in ("corrupt", "missing"):
-                raise
-            (on_skip or warn)(exact, str(error))
-        else:
-            return Fetched(path, exact, manifest)
+    for looks_left in (1, 0):
+        for manifest in candidates(store, prefix, source.which, on_skip=on_skip):
+            exact = store.uri(join_key(prefix, manifest.name))
+            try:
+                path = fetch_manifest(store, prefix, manifest, folder, on_progress=on_progress)
+                return Fetched(path, exact, manifest)
+            except StoreError as error:
+                if error.kind == "missing" and looks_left:
+                    break  # retention took it since it was listed, so there is a newer one
+                if error.kind not in ("corrupt", "missing"):
+                    raise
+                (on_skip or warn)(exact, str(error))
     raise AssertionError("candidates end with an error")
 
 

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import SUPPRESS, ArgumentParser, Namespace
 
+from dflash_lightning.commands.prune_checkpoints import prune
 from dflash_lightning.commands.teaching_help import TeachingHelp
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for it
-    from dflash_lightning.checkpoint.job import Retention
-    from dflash_lightning.checkpoint.manifest import Manifest
     from dflash_lightning.checkpoint.stores import ObjectStore, StoreSettings
 
 DESCRIPTION = """\
@@ -42,8 +41,6 @@ HELP = {
     "prune": "delete older ones; without --yes it only says which",
     "fetch": "download one, verified, and print its path",
 }
-_STALE_S = 300.0
-"""As a run without a sign of life for so long counts as gone."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -51,7 +48,7 @@ def main(args: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(args)
     chosen = options[options.action]
     if options.action == "prune":
-        return _prune(chosen)
+        return prune(*_open(chosen), chosen)
     return _fetch(chosen) if options.action == "fetch" else _show(chosen, deep=options.action == "verify")
 
 
@@ -70,6 +67,7 @@ def _action_parser(name: str) -> ArgumentParser:
         prog=f"python cli.py checkpoints {name}",
         description=PRUNE if name == "prune" else f"{HELP[name]}\n",
         formatter_class=TeachingHelp,
+        argument_default=SUPPRESS,  # what has no default is absent, and the help shows none
     )
     add = parser.add_argument
     word = "s3://bucket/prefix or a folder"
@@ -97,10 +95,10 @@ def _settings(options: Namespace) -> "StoreSettings":
     from dflash_lightning.checkpoint.stores import StoreSettings
 
     return StoreSettings(
-        endpoint_url=options.endpoint_url,
-        region=options.region,
-        profile=options.profile,
-        path_style=options.path_style,
+        endpoint_url=options.get("endpoint_url"),
+        region=options.get("region"),
+        profile=options.get("profile"),
+        path_style="path_style" in options,
     )
 
 
@@ -139,53 +137,6 @@ def _fetch(options: Namespace) -> int:
         )
     print(path)
     return 0
-
-
-def _prune(options: Namespace) -> int:
-    from dflash_lightning.checkpoint.inventory import take_inventory
-    from dflash_lightning.checkpoint.retention import to_delete
-    from dflash_lightning.plan_view.columns import size
-
-    store, prefix = _open(options)
-    complete = take_inventory(store, prefix).complete
-    going = to_delete(complete, _retention(options, complete), (), None)
-    really = options.yes and not options.dry_run
-    for manifest in going:
-        print(f"{'deleting' if really else 'would delete'} {manifest.name}, {size(manifest.size)}")
-    freed = size(sum(manifest.size for manifest in going))
-    if not really:
-        hint = "" if options.dry_run or not going else "; --yes deletes them"
-        print(f"{len(going)} of {len(complete)} complete checkpoints would go, {freed}{hint}")
-        return 0
-    failed = _deleted(store, prefix, going)
-    for name, error in failed.items():
-        print(f"{name} is still there: {error}", file=sys.stderr)
-    print(f"{len(going) - len(failed)} of {len(complete)} complete checkpoints deleted")
-    return 1 if failed else 0
-
-
-def _deleted(store: "ObjectStore", prefix: str, going: "Sequence[Manifest]") -> dict[str, Exception]:
-    """Under a claim of its own: what a live run counts on must not go."""
-    from dflash_lightning.checkpoint.claim import claim
-    from dflash_lightning.checkpoint.removal import remove
-
-    held = claim(store, prefix, "checkpoints prune", now=time.time(), stale_after_s=_STALE_S)
-    try:
-        return dict(remove(store, prefix, going))
-    finally:
-        held.release()
-
-
-def _retention(options: Namespace, complete: "Sequence[Manifest]") -> "Retention":
-    from dflash_lightning.checkpoint.job import Retention
-
-    rule = next((manifest for manifest in complete if manifest.monitor is not None), None)
-    return Retention(
-        keep_last=options.keep_last,
-        keep_best=options.keep_best,
-        monitor=options.monitor or (rule.monitor if rule is not None else None),
-        mode=options.mode or (rule.mode if rule is not None else "min"),
-    )
 
 
 @contextmanager

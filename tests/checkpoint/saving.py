@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from dflash_lightning.checkpoint.job import Retention, SaveJob
+from dflash_lightning.checkpoint.layout import name_of_data
+from dflash_lightning.checkpoint.listing import list_manifests
 from dflash_lightning.checkpoint.publish import publish
 
 PREFIX = "runs/a"
@@ -33,3 +35,13 @@ def save(store, step, *, prefix=PREFIX, **fields):
 
 def keep(**fields):
     return replace(Retention(keep_last=-1), **fields)
+
+
+def steps(store, prefix=PREFIX):
+    """Of the manifests that can be read."""
+    return sorted(m.step for m in list_manifests(store, prefix).manifests)
+
+
+def data_of(store):
+    """Keys of the data in a memory store, with or without a manifest."""
+    return sorted(key for key in store.objects if name_of_data(key.removeprefix(f"{PREFIX}/")))

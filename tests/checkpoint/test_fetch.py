@@ -156,6 +156,22 @@ def test_a_plain_file_stays_what_it_is(tmp_path):
         get(tmp_path, f"{tmp_path}/gone.ckpt")
 
 
+def test_one_that_retention_took_during_the_download_is_looked_for_again(tmp_path):
+    store = stored()
+    published = []
+
+    class Moving(FaultyStore):
+        """A newer one is published, and the older ones go, when the first byte is asked for."""
+
+        def read(self, key, start=0, stop=None):
+            if "/data/" in key and not published:
+                published.append(save(self.store, 12))
+            return super().read(key, start, stop)
+
+    name_store("fetch", Moving(store.store))
+    assert get(tmp_path).read_bytes() == content(12)
+
+
 def test_an_outage_does_not_look_like_corruption(tmp_path):
     stored(Fault("read", kind="endpoint", key="/data/"))
     with pytest.raises(StoreError, match="scripted: read of") as caught:

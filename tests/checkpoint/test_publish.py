@@ -2,31 +2,20 @@
 
 import io
 import json
-import logging
 
 import pytest
 import torch
 
-from dflash_lightning.checkpoint.claim import claim
 from dflash_lightning.checkpoint.job import Retention
-from dflash_lightning.checkpoint.layout import BEST, LAST, name_of_data
+from dflash_lightning.checkpoint.layout import BEST, LAST
 from dflash_lightning.checkpoint.listing import list_manifests
 from dflash_lightning.checkpoint.manifest import Manifest
 from dflash_lightning.checkpoint.publish import publish
-from dflash_lightning.checkpoint.removal import clean_leftovers
 from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
-from tests.checkpoint.saving import PREFIX, content, job, keep, save, writes
-
-
-def steps(store, prefix=PREFIX):
-    return sorted(m.step for m in list_manifests(store, prefix).manifests)
-
-
-def data_of(store):
-    return sorted(key for key in store.objects if name_of_data(key.removeprefix(f"{PREFIX}/")))
+from tests.checkpoint.saving import PREFIX, content, data_of, job, keep, save, steps, writes
 
 
 def pointed(store, which):
@@ -220,85 +209,6 @@ def test_case_16_a_failed_delete_stops_no_other_and_is_tried_again(caplog):
     assert len(data_of(store.store)) == 2  # the manifest of step 1 still has its data
     assert [name.split("-")[0] for name in save(store, 5).deleted] == ["step=1", "step=4"]
     assert steps(store) == [5]
-
-
-def test_data_that_could_not_be_deleted_goes_once_it_is_old():
-    inner = MemoryStore()
-    store = FaultyStore(inner, Fault("delete", key="/data/"))
-    save(store, 1)
-    assert len(save(store, 2).problems) == 1
-    save(store, 3)
-    assert len(data_of(inner)) == 2  # it might be another's that is about to be published
-    for key in data_of(inner):
-        inner.modified[key] -= 3601
-    save(store, 4)
-    assert [key.split("=")[1].split("-")[0] for key in data_of(inner)] == ["4"]
-
-
-def test_a_broken_manifest_hides_nothing_and_keeps_its_data():
-    store = MemoryStore()
-    broken = save(store, 1, retention=keep()).manifest
-    store.put(f"{PREFIX}/{broken.key}", b"{")
-    for key in store.modified:
-        store.modified[key] -= 9999
-    save(store, 2)
-    assert steps(store) == [2]
-    assert len(data_of(store)) == 2
-
-
-def test_case_2_leftovers_of_a_crash_go_at_the_next_start(caplog):
-    caplog.set_level(logging.INFO)
-    store = MemoryStore()
-    kept = save(store, 4)
-    store.open_upload(f"{PREFIX}/data/step=6-0000000a.ckpt", size_hint=0)
-    store.put(f"{PREFIX}/data/step=7-0000000b.ckpt", b"no manifest")
-    store.put(f"{PREFIX}/data/step=8-0000000c/rank=1.ckpt", b"a shard")
-    store.put(f"{PREFIX}/probe/abc", b"probe")
-    store.open_upload("runs/ab/data/step=6-0000000a.ckpt", size_hint=0)  # another run's
-    store.put("runs/ab/data/step=6-0000000d.ckpt", b"another run's")
-    store.put(f"{PREFIX}/data/notes.txt", b"nobody knows")
-    owner = claim(store, PREFIX, "a", now=1000.0, stale_after_s=300.0, sleep=lambda seconds: None)
-    later = 10 + max(store.modified.values())
-    assert clean_leftovers(store, PREFIX, owner, older_than_s=3600.0, now=later) == []
-    gone = clean_leftovers(store, PREFIX, owner, older_than_s=5.0, now=later)
-    assert [text.split("memory://memory/")[1] for text in gone] == [
-        f"{PREFIX}/data/step=6-0000000a.ckpt",
-        f"{PREFIX}/data/step=7-0000000b.ckpt",
-        f"{PREFIX}/data/step=8-0000000c/rank=1.ckpt",
-        f"{PREFIX}/probe/abc",
-    ]
-    assert [pending.key for pending in store.pending.values()] == ["runs/ab/data/step=6-0000000a.ckpt"]
-    assert steps(store) == [4]
-    assert f"{PREFIX}/{kept.manifest.files[0].key}" in store.objects
-    assert f"{PREFIX}/data/notes.txt" in store.objects
-
-
-@pytest.mark.parametrize(
-    ("fault", "said", "left"),
-    [
-        (Fault("list_uploads", kind="denied"), "may still take space: scripted: list_uploads", (1, 0)),
-        (Fault("abort_upload"), "may still take space: scripted: abort_upload", (1, 0)),
-        (Fault("delete"), "still takes space: scripted: delete", (0, 1)),
-    ],
-)
-def test_leftovers_that_stay_do_not_stop_a_run(fault, said, left, caplog):
-    store = MemoryStore()
-    store.open_upload(f"{PREFIX}/data/step=6-0000000a.ckpt", size_hint=0)
-    store.put(f"{PREFIX}/data/step=7-0000000b.ckpt", b"no manifest")
-    owner = claim(store, PREFIX, "a", now=9e9, stale_after_s=300.0, sleep=lambda seconds: None)
-    clean_leftovers(FaultyStore(store, fault), PREFIX, owner, older_than_s=5.0, now=9e9)
-    assert said in caplog.text
-    assert (len(store.pending), len(data_of(store))) == left
-
-
-def test_leftovers_are_left_to_a_run_that_took_over():
-    store = MemoryStore()
-    store.put(f"{PREFIX}/data/step=7-0000000b.ckpt", b"of the other run, about to be published")
-    first = claim(store, PREFIX, "first", now=0.0, stale_after_s=300.0, sleep=lambda seconds: None)
-    claim(store, PREFIX, "second", now=1000.0, stale_after_s=300.0, sleep=lambda seconds: None)
-    with pytest.raises(StoreError, match="now belongs to run second"):
-        clean_leftovers(store, PREFIX, first, older_than_s=0.0)
-    assert data_of(store)
 
 
 def test_writes_of_any_size_give_the_same_manifest():
