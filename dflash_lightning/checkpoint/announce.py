@@ -5,6 +5,7 @@ out   log lines, and the counts that the metrics show
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dflash_lightning.checkpoint.events import Coalesced, Durable, Event, Failed, Refused, Restarted
@@ -29,8 +30,9 @@ class Counts:
 
 
 class Announcer:
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.counts = Counts()
+        self._clock = clock
         self._quiet_until = 0.0
 
     def __call__(self, event: Event) -> None:
@@ -66,8 +68,8 @@ class Announcer:
             log.error("the checkpoint of %s is given up: %s", name_of(event.job), event.message)
             return
         self.counts.retries += 1
-        if time.monotonic() >= self._quiet_until:
-            self._quiet_until = time.monotonic() + BETWEEN_WARNINGS_S
+        if self._clock() >= self._quiet_until:
+            self._quiet_until = self._clock() + BETWEEN_WARNINGS_S
             log.warning(
                 "the checkpoint of %s is not stored yet, storage has been failing for %.0f s: %s. Training "
                 "goes on, the snapshot is kept and tried again in %.0f s",

@@ -81,12 +81,10 @@ class _Freezing(pickle.Pickler):
             self._layout.storages.append(storage)  # alive from here on, so nothing else gets its identity
             self._layout.starts.append(-(-self._layout.stop // ALIGNMENT) * ALIGNMENT)
             self._layout.stop = self._layout.starts[-1] + storage.nbytes()
-        if (
-            self._dtypes.setdefault(index, dtype or torch.uint8) != (dtype or torch.uint8)
-            and storage.nbytes()
-        ):
+        element = dtype or torch.uint8
+        if self._dtypes.setdefault(index, element) != element and storage.nbytes():
             raise TypeError(
-                f"two tensors look at the same memory as {self._dtypes[index]} and {dtype}, which torch.save "
-                "does not keep; save one of them"
+                f"the same memory appears as {self._dtypes[index]} and as {element}, which torch.save does "
+                "not keep; save one of them"
             )
         return index, self._layout.starts[index], storage.nbytes(), dtype
