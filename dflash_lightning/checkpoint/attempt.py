@@ -16,8 +16,18 @@ from dflash_lightning.checkpoint.messages import Save, Stored
 from dflash_lightning.checkpoint.stores.protocol import BytesLike, ObjectStore
 from dflash_lightning.checkpoint.thaw import thaw
 
+
+@runtime_checkable
+class Writable(Protocol):
+    """All that torch.save needs of a file."""
+
+    def write(self, data: BytesLike) -> int: ...
+
+    def flush(self) -> None: ...
+
+
 Write = Callable[[Any], None]
-"""Serialises into a file-like object, of which it uses `write` and `flush`."""
+"""Serialises into a Writable."""
 
 
 @runtime_checkable
@@ -63,7 +73,7 @@ class Attempts:
         """Raises: whatever the store and the publisher raise."""
         written = 0
 
-        def write(file: BinaryIO) -> None:
+        def write(file: Writable) -> None:
             nonlocal written
             counted = _Stoppable(file, self._stopping)
             torch.save(thaw(save.frozen, arena.buffer), cast(BinaryIO, counted))
@@ -81,7 +91,7 @@ class Attempts:
 class _Stoppable:
     """The file that torch.save writes to."""
 
-    def __init__(self, file: BinaryIO, stopping: Callable[[], bool]) -> None:
+    def __init__(self, file: Writable, stopping: Callable[[], bool]) -> None:
         self._file = file
         self._stopping = stopping
         self.written = 0

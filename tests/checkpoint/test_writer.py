@@ -100,7 +100,7 @@ def test_storage_slower_than_the_cadence_newest_wins_and_nothing_waits(writer, g
         "the checkpoint of step 10 (best) was not stored: that of step 12 (best) took its place"
     )
     gate.open.set()
-    assert writer.flush(30) == []
+    assert writer.flush(30.0) == []
     assert stored_steps(tmp_path) == [1, 12, 30]
     assert (writer.counts.durable, writer.counts.coalesced, writer.counts.refused) == (3, 27, 0)
 
@@ -117,7 +117,7 @@ def test_a_save_without_room_is_refused_told_and_counted(writer, gate, caplog):
     assert "the checkpoint of step 4 (step) was not taken: all 3 snapshot buffers" in caplog.text
     assert not writer.wait_for_room(job(4), 0.05)
     gate.open.set()
-    assert writer.wait_for_room(job(4), 30)
+    assert writer.wait_for_room(job(4), 30.0)
     assert writer.submit(job(4), state_at(4)).accepted
 
 
@@ -127,7 +127,7 @@ def test_a_flush_takes_the_newest_first_and_names_what_is_not_durable(writer, ga
     writer.submit(job(3, "signal", must_keep=True), state_at(3))
     assert [late.step for late in writer.flush(0.05)] == [1, 2, 3]
     gate.open.set()
-    assert writer.flush(30) == []
+    assert writer.flush(30.0) == []
     assert gate.steps == [1, 3, 2]
 
 
@@ -212,7 +212,7 @@ def test_what_cannot_pass_by_itself_is_given_up_at_once_and_the_next_save_works(
     assert "the checkpoint of step 1 (step) is given up: scripted: open of ck" in caplog.text
     assert writer.unfinished == []
     writer.submit(job(2), state_at(2))
-    assert writer.flush(30) == []
+    assert writer.flush(30.0) == []
     assert writer.counts.given_up == 1
     writer.close()
 
@@ -220,7 +220,7 @@ def test_what_cannot_pass_by_itself_is_given_up_at_once_and_the_next_save_works(
 def test_a_flush_also_names_what_was_given_up():
     writer = faulty(Fault("open", kind="denied"))
     writer.submit(job(1), state_at(1))
-    assert writer.flush(30) == [job(1)]
+    assert writer.flush(30.0) == [job(1)]
     writer.close()
 
 
@@ -257,7 +257,7 @@ def test_a_state_that_grew_is_stored_whole(tmp_path, caplog):
     writer = make_writer(folder_target(tmp_path), capacity=1000)
     writer.submit(job(1), state_at(1))
     assert "the training state grew from at most 1000" in caplog.text
-    assert writer.flush(30) == []
+    assert writer.flush(30.0) == []
     assert stored_steps(tmp_path) == [1]
     writer.close()
 
@@ -270,7 +270,7 @@ def test_a_state_that_outgrew_memory_is_refused_and_training_goes_on(tmp_path, m
     assert [type(event) for event in writer.poll()] == [Refused]
     monkeypatch.undo()
     assert writer.submit(job(2), state_at(2)).accepted
-    assert writer.flush(30) == []
+    assert writer.flush(30.0) == []
     writer.close()
 
 
@@ -279,7 +279,7 @@ def test_a_state_that_cannot_be_saved_harms_no_later_one(tmp_path):
     with pytest.raises(ValueError, match="cannot be saved"):
         writer.submit(job(1), {"bad": lambda: 0, "weight": torch.zeros(1)})
     assert writer.submit(job(2), state_at(2)).accepted
-    assert writer.flush(30) == []
+    assert writer.flush(30.0) == []
     writer.close()
 
 
@@ -300,7 +300,7 @@ def test_pauses(kind, failures, outage_s, pause):
 
 
 def test_pauses_differ_between_runs():
-    few, many = (pause_after("transient", failures=1, outage_s=0, random=r) for r in (0.0, 0.99))
+    few, many = (pause_after("transient", failures=1, outage_s=0.0, random=r) for r in (0.0, 0.99))
     assert few == 0.5
     assert many > 1.4
 

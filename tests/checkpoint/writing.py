@@ -15,7 +15,7 @@ from dflash_lightning.checkpoint.stores import StoreSettings, open_store
 from dflash_lightning.checkpoint.writer import Writer
 
 CAPACITY = 1 << 16
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
 
 
 def job(step, kind="step", *, must_keep=False):
@@ -82,5 +82,5 @@ def events_until(writer, kind):
         events.extend(writer.poll())
         return any(isinstance(event, kind) for event in events)
 
-    until(come)
+    until(come, within_s=PATIENCE_S)
     return events
