@@ -8,11 +8,14 @@ law   the real ids of the pieces are those of the batches, each once; at most wo
 A ghost is a copy that fills a rank's turn and carries no loss: its ids are bitwise negated, ~id.
 """
 
+import heapq
 from collections.abc import Callable, Sequence
 
 from dflash_lightning.plan.samples import IntArray
 
 Piece = tuple[int, IntArray]
+Place = tuple[int, ...]
+"""Which batch, then which half at each cut: places sort as the pieces lie."""
 
 
 def split_tail(
@@ -33,11 +36,16 @@ def split_tail(
 
 
 def _halve(batches: Sequence[IntArray], cost: Callable[[IntArray], float], wanted: int) -> list[Piece]:
-    pieces = list(enumerate(batches))
+    """The costliest batch of more than one sample first, of equal ones the earlier."""
+    pieces: dict[Place, IntArray] = {(at,): ids for at, ids in enumerate(batches)}
+    waiting = [(-cost(ids), place) for place, ids in pieces.items() if len(ids) > 1]
+    heapq.heapify(waiting)
     while len(pieces) < wanted:
-        divisible = [at for at, (_, ids) in enumerate(pieces) if len(ids) > 1]
-        at = max(divisible, key=lambda at: cost(pieces[at][1]))
-        origin, ids = pieces[at]
+        _, place = heapq.heappop(waiting)
+        ids = pieces.pop(place)
         half = (len(ids) + 1) // 2
-        pieces[at : at + 1] = [(origin, ids[:half]), (origin, ids[half:])]
-    return pieces
+        for side, part in enumerate((ids[:half], ids[half:])):
+            pieces[*place, side] = part
+            if len(part) > 1:
+                heapq.heappush(waiting, (-cost(part), (*place, side)))
+    return [(place[0], pieces[place]) for place in sorted(pieces)]
