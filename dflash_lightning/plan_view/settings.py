@@ -11,9 +11,10 @@ from typing import Any
 
 from dflash_lightning.plan.config import PlanConfig
 from dflash_lightning.plan.samples import Samples
+from dflash_lightning.plan.strategies import named_order
 from dflash_lightning.plan_view.lengths import DEFAULT_SHARE, read_samples, with_supervised
 from dflash_lightning.plan_view.model_settings import ModelSettings
-from dflash_lightning.plan_view.names import with_order, with_packing
+from dflash_lightning.plan_view.names import packing_of, with_changes
 
 PLAIN_FLAGS = (
     "num_buckets",
@@ -68,6 +69,9 @@ class PlanSettings:
         ):
             if getattr(self, name) < least:
                 raise ValueError(f"{flag} must be at least {least}, got {getattr(self, name)}")
+        for flag, value in (("--max-epochs", self.max_epochs), ("--max-steps", self.max_steps)):
+            if value is not None and value < -1:
+                raise ValueError(f"{flag} must be at least 0, or -1 for no limit, got {value}")
 
     @property
     def window_batches(self) -> int:
@@ -78,23 +82,24 @@ class PlanSettings:
 def with_flags(settings: PlanSettings, flags: Mapping[str, Any]) -> PlanSettings:
     """`flags`: option names with underscores, None where not given. Raises ValueError as PlanConfig does."""
     run = {name: flags[name] for name in RUN_FLAGS if flags.get(name) is not None}
+    if run.get("max_epochs") == -1:  # as the YAML says it: without end
+        run["max_epochs"] = None
     if flags.get("world_size") is not None:  # then nothing about devices was assumed
         run |= {"world": flags["world_size"], "notes": ()}
     if flags.get("target") is not None:
         model = settings.model or ModelSettings(target=flags["target"])
         run["model"] = replace(model, target=flags["target"])
     settings = replace(settings, **run)
-    plain = {name: flags[name] for name in PLAIN_FLAGS if flags.get(name) is not None}
+    changes = {name: flags[name] for name in PLAIN_FLAGS if flags.get(name) is not None}
     if flags.get("edges") is not None:
-        plain["edges"] = parse_edges(flags["edges"])
+        changes["edges"] = parse_edges(flags["edges"])
     if flags.get("static_shapes"):
-        plain["static_shapes"] = True
-    plan = replace(settings.plan, **plain)
+        changes["static_shapes"] = True
     if flags.get("order") is not None:
-        plan = with_order(plan, flags["order"])
+        changes["order"] = named_order(flags["order"])
     if flags.get("packing") is not None:
-        plan = with_packing(plan, flags["packing"], window_batches=settings.window_batches)
-    return replace(settings, plan=plan)
+        changes["packing"] = packing_of(flags["packing"], window_batches=settings.window_batches)
+    return replace(settings, plan=with_changes(settings.plan, changes))
 
 
 def parse_edges(text: str) -> tuple[int, ...] | str:

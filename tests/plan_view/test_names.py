@@ -1,5 +1,7 @@
 """Strategies by name."""
 
+from dataclasses import replace
+
 import pytest
 
 from dflash_lightning.plan import (
@@ -12,7 +14,7 @@ from dflash_lightning.plan import (
     Shuffle,
     WindowFirst,
 )
-from dflash_lightning.plan_view.names import NAMES, with_packing, with_strategy
+from dflash_lightning.plan_view.names import NAMES, packing_of, with_strategy
 
 PLAN = PlanConfig(edges=(100, 200), max_tokens=400)
 
@@ -65,4 +67,46 @@ def test_an_unknown_name_is_refused_with_the_list(name, message):
 
 def test_packing_has_names_of_its_own():
     with pytest.raises(ValueError, match="no packing named 'credit'; choose one of pool_sorted"):
-        with_packing(PLAN, "credit", window_batches=7)
+        packing_of("credit", window_batches=7)
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "expected"),
+    [
+        # WindowFirst decides the order, whatever the YAML had.
+        (
+            {"order": Shuffle()},
+            "window_first:4",
+            {"packing": WindowFirst(window_batches=4), "order": Credit()},
+        ),
+        # Joined names are taken at once, in whichever order they are written.
+        ({"packing": WindowFirst(window_batches=4)}, "shuffle+pool_sorted", {"order": Shuffle()}),
+        ({"packing": WindowFirst(window_batches=4)}, "pool_sorted+shuffle", {"order": Shuffle()}),
+        ({"order": Shuffle()}, "window_first:4+credit", {"order": Credit()}),
+    ],
+)
+def test_strategies_of_another_kind_than_the_yaml_can_be_compared(before, name, expected):
+    plan = with_strategy(replace(PLAN, **before), name, window_batches=7)
+    assert {field: getattr(plan, field) for field in expected} == expected
+
+
+@pytest.mark.parametrize("name", ["window_first:4+shuffle", "shuffle+window_first:4"])
+def test_an_order_is_not_dropped_without_a_word(name):
+    with pytest.raises(
+        ValueError, match="WindowFirst decides the order .* plan.order Shuffle would not apply"
+    ):
+        with_strategy(PLAN, name, window_batches=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("credit+shuffle", "order"),
+        ("pool_sorted+mixed_buckets", "packing"),
+        ("edges=quantile+edges=optimal", "edges"),
+        ("super_buckets:2+super_buckets:3", "super_buckets"),
+    ],
+)
+def test_a_strategy_has_one_of_each(name, field):
+    with pytest.raises(ValueError, match=rf"a strategy has one plan.{field}, and this names two"):
+        with_strategy(PLAN, name, window_batches=7)

@@ -1,9 +1,20 @@
 """Flags over YAML over defaults."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from dflash_lightning.plan import Credit, DiversityFirst, PlanConfig, RandomOrder, WindowFirst
+from dflash_lightning.plan import (
+    Credit,
+    DiversityFirst,
+    MixedBuckets,
+    PlanConfig,
+    PoolSorted,
+    RandomOrder,
+    Shuffle,
+    WindowFirst,
+)
 from dflash_lightning.plan_view.model_settings import ModelSettings
 from dflash_lightning.plan_view.settings import PlanSettings, load_samples, parse_edges, with_flags
 from dflash_lightning.plan_view.yaml_settings import count_devices
@@ -80,6 +91,9 @@ def test_another_target_keeps_the_settings_of_the_model():
         ({"num_anchors": 0}, "--num-anchors must be at least 1, got 0"),
         ({"block_size": 1}, "--block-size must be at least 2, got 1"),
         ({"epoch": -1}, "--epoch must be at least 0, got -1"),
+        ({"max_epochs": -2}, "--max-epochs must be at least 0, or -1 for no limit, got -2"),
+        ({"max_steps": -2}, "--max-steps must be at least 0, or -1 for no limit, got -2"),
+        ({"packing": "window_first", "order": "shuffle"}, "so plan.order Shuffle would not apply"),
         ({"max_rows": 0}, "plan.max_rows must be at least 1, got 0"),
         (
             {"edges": "9,x"},
@@ -93,6 +107,19 @@ def test_another_target_keeps_the_settings_of_the_model():
 def test_what_no_run_is_like_is_refused(flags, message):
     with pytest.raises(ValueError, match=message):
         with_flags(YAML, flags)
+
+
+def test_a_run_without_end_is_said_as_in_yaml():
+    assert with_flags(replace(YAML, max_epochs=6), {"max_epochs": -1}).max_epochs is None
+
+
+def test_flags_are_taken_at_once():
+    """Neither of two flags makes sense alone on top of this YAML; both together do."""
+    mixed = replace(YAML, plan=replace(YAML.plan, packing=MixedBuckets()))
+    plan = with_flags(mixed, {"static_shapes": True, "packing": "pool_sorted"}).plan
+    assert (plan.static_shapes, plan.packing) == (True, PoolSorted())
+    shuffled = replace(YAML, plan=replace(YAML.plan, order=Shuffle()))
+    assert with_flags(shuffled, {"packing": "window_first"}).plan.order == Credit()
 
 
 @pytest.mark.parametrize("text", ["1,2,30", "[1, 2, 30]", "(1,2,30)"])
