@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dflash_lightning.checkpoint.arenas import Arenas
+from dflash_lightning.checkpoint.freezing import Layout
 from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.messages import Channel, Save
-from dflash_lightning.checkpoint.snapshot import Copying, Layout, copy_state
+from dflash_lightning.checkpoint.snapshot import Copying, copy_state
 
 
 @dataclass
