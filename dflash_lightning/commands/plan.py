@@ -18,6 +18,7 @@ from dflash_lightning.plan_view.names import NAMES
 from dflash_lightning.plan_view.settings import PlanSettings, load_samples, with_flags
 from dflash_lightning.plan_view.words import split_words
 
+PICTURES = (".png", ".pdf", ".svg")
 MANY_SAMPLES = 3_000_000
 """From here on planning takes long enough to say so."""
 
@@ -52,7 +53,7 @@ EDGES = "upper bounds in tokens (1024,4096,8192), or quantile, or optimal (defau
 BLOCKS = "anchors x block size of a batch, at most; 0: off (default: 65536)"
 QUADRATIC_BUDGET = "padded length at which a token counts twice against --max-tokens (default: never)"
 QUADRATIC_LENGTH = (
-    "padded length at which attention doubles a batch's cost, for dealing to ranks (default: never)"
+    "padded length at which attention doubles a batch's cost, for dealing to ranks (default: 8192)"
 )
 BLOCK_COST = "cost of a block position in padded tokens, for dealing to ranks (default: 1)"
 PACKING = "pool_sorted, random_order, mixed_buckets or window_first[:batches] (default: pool_sorted)"
@@ -63,7 +64,8 @@ def main(args: Sequence[str] | None = None) -> int:
     """Exit code 0. Raises ValueError and OSError where the input makes no sense: main.py prints them."""
     own, fit = split_words(sys.argv[1:] if args is None else args)
     options = make_parser().parse_args(own)
-    _require_folder(options.get("plot"))
+    if "plot" in options:
+        _require_picture(Path(options.plot))
     settings = _settings(options, fit)
     samples, source = load_samples(
         settings, lengths=options.get("lengths"), supervised=options.get("supervised")
@@ -104,7 +106,7 @@ def make_parser() -> ArgumentParser:
     add("--lengths", metavar="FILE", help=LENGTHS)
     add("--supervised", metavar="FILE|SHARE", help=SUPERVISED)
     add("--format", choices=["text", "json"], default="text", help="for people, or for programs")
-    add("--plot", metavar="PNG", help="write a page of pictures")
+    add("--plot", metavar="PNG", help="write a page of pictures (or .pdf, .svg)")
     add("--compare", metavar="NAMES", help=COMPARE)
     add("--target", help="folder of the target, for the estimate of memory (default: the YAML's)")
     _add_plan(parser)
@@ -160,10 +162,12 @@ def _add_run(parser: ArgumentParser) -> None:
     add("--max-steps", type=int, metavar="N", help="optimizer steps of the run, at most")
 
 
-def _require_folder(plot: str | None) -> None:
+def _require_picture(plot: Path) -> None:
     """Before the work, not after it."""
-    if plot is not None and not Path(plot).absolute().parent.is_dir():
-        raise FileNotFoundError(f"--plot {plot}: there is no folder {Path(plot).absolute().parent}")
+    if not plot.absolute().parent.is_dir():
+        raise FileNotFoundError(f"--plot {plot}: there is no folder {plot.absolute().parent}")
+    if plot.suffix not in PICTURES or plot.is_dir():
+        raise ValueError(f"--plot {plot}: name a file that ends in {', '.join(PICTURES)}")
 
 
 def _settings(options: Namespace, fit: Sequence[str]) -> PlanSettings:

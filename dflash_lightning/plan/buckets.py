@@ -66,7 +66,7 @@ def optimal_edges(padded: Integers, num_buckets: int, *, limit: int, pad_multipl
     below = np.concatenate(([0], np.cumsum(counts)))  # below[j]: samples before grid length j
     cheapest = below[1:] * grid
     chosen = []  # chosen[k][j]: the grid length of the edge before the one on j, -1 for none
-    for _ in range(1, num_buckets):
+    for _ in range(1, min(num_buckets, len(grid))):
         before = np.concatenate(([0], cheapest))
         costs = [before[: j + 1] + (below[j + 1] - below[: j + 1]) * grid[j] for j in range(len(grid))]
         chosen.append([int(cost.argmin()) - 1 for cost in costs])

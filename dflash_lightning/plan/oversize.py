@@ -51,10 +51,22 @@ def oversize(samples: Samples, config: PlanConfig) -> BoolArray:
     if count and config.oversize == "error":
         first = np.flatnonzero(too_long)[:_NAMED_IDS]
         named = ", ".join(f"{i} ({samples.lengths[i]} tokens)" for i in first)
-        rule = "plan.max_tokens" if isinstance(config.edges, str) else "the last of plan.edges"
         raise ValueError(
-            f"{count} of {len(samples)} samples are longer than {config.longest} tokens, {rule}: "
+            f"{count} of {len(samples)} samples are longer than {config.longest} tokens, {_limit(config)}: "
             f"sample {named}{', ...' if count > _NAMED_IDS else ''}; "
             "raise it, or set plan.oversize to drop or truncate"
         )
     return too_long
+
+
+def _limit(config: PlanConfig) -> str:
+    """What `config.longest` comes from."""
+    if not isinstance(config.edges, str):
+        rounded = config.longest > config.edges[-1]
+        return f"the last of plan.edges{', rounded up to plan.pad_multiple' if rounded else ''}"
+    if config.longest == config.max_tokens:
+        return "plan.max_tokens"
+    return (
+        f"the most that plan.max_tokens {config.max_tokens} leaves to one row with plan.quadratic_budget and "
+        "plan.pad_multiple"
+    )

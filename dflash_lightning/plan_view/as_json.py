@@ -44,6 +44,8 @@ def _plan_values(facts: PlanFacts) -> dict[str, Any]:
         "samples": summary.samples,
         "dropped": summary.dropped,
         "truncated": summary.truncated,
+        "lost_to_tail": facts.lost_to_tail,
+        "mixes_buckets": facts.mixes_buckets,
         "tokens": summary.tokens,
         "padded_tokens": summary.padded_tokens,
         "padding_efficiency": summary.padding_efficiency,

@@ -102,10 +102,16 @@ def _reading(compared: Mapping[str, PlanFacts]) -> list[str]:
     """How to read TV, and who interleaves worse than chance. In a window of one batch nobody can."""
     if next(iter(compared.values())).settings.window_batches == 1:
         return ["A window of one batch holds one bucket in any order: raise --accumulate or --world-size."]
+    mixed = [name for name, facts in compared.items() if facts.mixes_buckets]
     worse = [name for name, facts in compared.items() if (against_shuffled(facts) or 0) > 1]
     return [
         "TV: share of a window's batches that ought to come from another bucket to match the epoch. Each",
         "strategy is judged on its own buckets, against its own batches shuffled (mean), and against the",
         "floor that whole batches allow. TV / shuffled below 1: interleaving over the window beats chance.",
+        *(
+            [f"By the longest row of each batch, since they mix lengths: {', '.join(mixed)}."]
+            if mixed
+            else []
+        ),
         *([f"Worse than chance: {', '.join(worse)}."] if worse else []),
     ]

@@ -15,9 +15,10 @@ from dflash_lightning.plan.judge.judgement import Judgement, judge
 from dflash_lightning.plan.judge.mix import MixFacts, judge_mix
 from dflash_lightning.plan.judge.warnings import plan_warnings
 from dflash_lightning.plan.order import Shuffle
+from dflash_lightning.plan.packing import BucketPacking
 from dflash_lightning.plan.samples import Samples
 from dflash_lightning.plan.summary import PlanSummary, summarize
-from dflash_lightning.plan.windows import require_ranks_fit
+from dflash_lightning.plan.windows import lost_to_tail, require_ranks_fit
 from dflash_lightning.plan_view.geometry import Geometry
 from dflash_lightning.plan_view.resources import Memory, estimate_memory
 from dflash_lightning.plan_view.run_length import LearningRates, RunLength, learning_rates, run_length
@@ -40,7 +41,14 @@ class PlanFacts:
     """None where no target is known; a sentence where its config cannot be read."""
     without_static_shapes: PlanSummary | None
     """The same settings with static_shapes off; None where they are off already."""
+    lost_to_tail: int
+    """Samples that this epoch does not train on, for tail = drop."""
     warnings: tuple[str, ...]
+
+    @property
+    def mixes_buckets(self) -> bool:
+        """A batch holds rows of several buckets, and counts as of its longest row's."""
+        return not isinstance(self.settings.plan.packing, BucketPacking)
 
 
 def gather_facts(samples: Samples, settings: PlanSettings, geometry: Geometry | str | None) -> PlanFacts:
@@ -61,6 +69,7 @@ def gather_facts(samples: Samples, settings: PlanSettings, geometry: Geometry | 
         rates=learning_rates(settings.rate, run.steps) if settings.rate and run.steps else None,
         memory=_memory(plan, samples, settings, geometry),
         without_static_shapes=_without_static_shapes(samples, settings),
+        lost_to_tail=len(lost_to_tail(plan, 0, world=settings.world, tail=settings.plan.tail)),
         warnings=tuple(plan_warnings(judgement)),
     )
 

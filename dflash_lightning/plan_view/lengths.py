@@ -13,6 +13,7 @@ from dflash_lightning.plan.samples import IntArray, Samples
 
 DEFAULT_SHARE = 0.7
 """Supervised share of a chat where nobody knows it: answers are longer than questions."""
+_MOST = np.iinfo(np.int64).max
 _MAGIC = b"\x93NUMPY"
 
 
@@ -29,6 +30,12 @@ def with_supervised(lengths: IntArray, supervised: str | float) -> Samples:
             raise ValueError(
                 f"--supervised {supervised} holds {len(counts)} counts for {len(lengths)} lengths; "
                 "give one count per sample, in the same order"
+            )
+        if (counts > lengths).any():
+            first = int((counts > lengths).argmax())
+            raise ValueError(
+                f"--supervised {supervised}: sample {first} has a count of {counts[first]} for "
+                f"{lengths[first]} tokens; a sample's loss falls on its own tokens, at most all of them"
             )
         return Samples(lengths, counts)
     if not 0 <= supervised <= 1:
@@ -48,14 +55,15 @@ def _read_integers(path: str | Path, option: str, *, least: int) -> IntArray:
         )
     if not len(array):
         raise ValueError(f"{option} {path} is empty: a plan needs at least one sample")
-    integers = np.asarray(array).astype(np.int64, copy=False)
-    if int(integers.min()) < least:
-        first = int((integers < least).argmax())
+    wrong = (array < least) | (array > _MOST)
+    if wrong.any():
+        first = int(wrong.argmax())
+        bound = f"at least {least}" if array[first] < least else f"at most {_MOST}"
         raise ValueError(
-            f"{option} {path}: sample {first} has {integers[first]} tokens, at least {least} "
-            "is possible; leave such samples out"
+            f"{option} {path}: sample {first} has {array[first]} tokens, {bound} is possible; "
+            "leave such samples out"
         )
-    return integers
+    return np.asarray(array).astype(np.int64, copy=False)
 
 
 def _open(path: Path, what: str) -> np.ndarray:

@@ -43,6 +43,8 @@ def _head(facts: PlanFacts, source: str) -> str:
         lines.append(
             f"{summary.dropped:,} samples left out by length, {summary.truncated:,} cut to the last edge"
         )
+    if facts.mixes_buckets:
+        lines.append("batches mix lengths: a batch counts as of its longest row's bucket")
     return "\n".join(lines)
 
 
@@ -88,6 +90,10 @@ def batch_rows(facts: PlanFacts) -> list[Row]:
         f"{summary.max_batch_tokens:,} padded tokens; {summary.max_batch_block_tokens:,} block positions"
     )
     rows = [("largest", largest), ("over budget", plural(facts.judgement.over_budget, "batch"))]
+    if facts.lost_to_tail:
+        rows.append(
+            ("lost to the tail", f"{plural(facts.lost_to_tail, 'sample')} of the epoch (plan.tail drop)")
+        )
     if dynamic is not None:
         more = summary.batches / dynamic.batches - 1
         cost = (

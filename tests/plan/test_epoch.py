@@ -142,6 +142,18 @@ def test_the_default_order_is_credit_over_pool_sorted_batches():
             r"^1 of 5 samples are longer than 64 tokens, plan.max_tokens: sample 2 \(90 tokens\); raise it",
         ),
         (
+            PlanConfig(max_tokens=64, quadratic_budget=16.0),
+            r"longer than 24 tokens, the most that plan.max_tokens 64 leaves to one row with plan.quadratic_",
+        ),
+        (
+            PlanConfig(max_tokens=70, pad_multiple=32),
+            r"longer than 64 tokens, the most that plan.max_tokens 70 leaves .* and plan.pad_multiple: ",
+        ),
+        (
+            PlanConfig(edges=(8, 16), pad_multiple=5),
+            r"longer than 20 tokens, the last of plan.edges, rounded up to plan.pad_multiple: sample 2",
+        ),
+        (
             PlanConfig(edges=(3,)),
             r"5 of 5 .* sample 0 \(5 tokens\), 1 .*, 2 .*, 3 .*, 4 \(20 tokens\); raise",
         ),

@@ -50,6 +50,13 @@ def test_interleaving_is_measured_against_chance(compared):
     assert float(ratios["credit"]) < 0.7
 
 
+def test_batches_of_mixed_lengths_are_not_taken_for_those_of_a_bucket(compared, samples, settings):
+    note = "By the longest row of each batch, since they mix lengths: "
+    assert f"{note}window_first.\n" in compare_text(compared, source="x")
+    assert note not in compare_text(compare(samples, compared_settings(settings, "credit")), source="x")
+    assert [row["mixes_buckets"] for row in compare_values(compared)] == [False] * 4 + [True, False]
+
+
 def test_json_has_all_that_one_plan_prints(compared):
     values = compare_values(compared)
     assert [row["strategy"] for row in values] == NAMES.split(",")

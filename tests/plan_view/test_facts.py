@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dflash_lightning.plan import DiversityFirst, Samples, Shuffle, plan_epoch
+from dflash_lightning.plan import DiversityFirst, MixedBuckets, RandomOrder, Samples, Shuffle, plan_epoch
 from dflash_lightning.plan_view.as_json import as_values
 from dflash_lightning.plan_view.facts import gather_facts
 from dflash_lightning.plan_view.geometry import geometry_of
@@ -115,6 +115,25 @@ def test_what_was_left_out_is_counted(samples, settings):
     dropped = int((samples.lengths < 50).sum())
     assert f"{dropped:,} samples left out by length, 0 cut to the last edge" in as_text(facts, source="x")
     assert as_values(facts)["dropped"] == dropped
+
+
+@pytest.mark.parametrize(("packing", "mixes"), [(MixedBuckets(), True), (RandomOrder(), False)])
+def test_batches_of_mixed_lengths_are_said_to_be(samples, settings, packing, mixes):
+    facts = gather_facts(samples, replace(settings, plan=replace(settings.plan, packing=packing)), None)
+    page = as_text(facts, source="x")
+    assert ("batches mix lengths: a batch counts as of its longest row's bucket" in page) is mixes
+    assert as_values(facts)["mixes_buckets"] is mixes
+
+
+def test_what_a_dropped_tail_loses_is_counted(samples, settings):
+    split = gather_facts(samples, replace(settings, world=7), None)
+    drop = gather_facts(samples, replace(settings, world=7, plan=replace(settings.plan, tail="drop")), None)
+    batches = split.plan.num_batches
+    lost = sum(len(split.plan.batch(i)) for i in range(batches // 7 * 7, batches))
+    assert lost > 0
+    assert (as_values(split)["lost_to_tail"], as_values(drop)["lost_to_tail"]) == (0, lost)
+    assert f"lost to the tail          {lost} sample" in as_text(drop, source="x")
+    assert "lost to the tail" not in as_text(split, source="x")
 
 
 def test_more_ranks_than_samples_are_refused_as_training_refuses_them(settings):

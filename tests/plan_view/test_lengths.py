@@ -40,6 +40,10 @@ def test_supervised_counts_come_from_a_file_too(tmp_path):
         (np.array(5), r"holds int64 in shape \(\), not one row of integers"),
         (np.array([3, 0, 0]), "sample 1 has 0 tokens, at least 1 is possible; leave such samples out"),
         (np.array([3, 4, -7]), "sample 2 has -7 tokens"),
+        (
+            np.array([3, 2**63 + 5], np.uint64),
+            "sample 1 has 9223372036854775813 tokens, at most 92233720368547",
+        ),
         (np.zeros(0, int), "is empty: a plan needs at least one sample"),
         (np.array(["a", "b"]), "holds <U1 in shape"),
     ],
@@ -76,5 +80,5 @@ def test_counts_and_lengths_speak_of_the_same_samples(tmp_path):
     lengths = saved(tmp_path, np.array([5, 7]))
     with pytest.raises(ValueError, match="holds 1 counts for 2 lengths; give one count per sample"):
         read_samples(lengths, saved(tmp_path, np.array([5]), "one.npy"))
-    with pytest.raises(ValueError, match="sample 1 has a supervised count of 8"):
+    with pytest.raises(ValueError, match="--supervised .*many.npy: sample 1 has a count of 8 for 7 tokens"):
         read_samples(lengths, saved(tmp_path, np.array([5, 8]), "many.npy"))

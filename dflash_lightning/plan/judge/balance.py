@@ -18,7 +18,7 @@ from dflash_lightning.plan.samples import IntArray, Samples
 from dflash_lightning.plan.windows import Window, cut_windows
 
 QUADRATIC_LENGTH = 8192.0
-"""Padded length at which attention counts as much as all the rest, where the settings name none."""
+"""Padded length at which attention counts as much as all the rest: a yardstick that no setting moves."""
 
 
 @dataclass(frozen=True, kw_only=True)
