@@ -15,7 +15,7 @@ from dflash_lightning.training.module import DFlashModule
 class LossBands(Callback):
     """Logs, over all optimizer steps since the last log, sums of all ranks:
 
-        loss/bucket_{i}        weighted mean loss of bucket i; absent where none of its tokens came
+        loss/bucket_{i}        weighted mean loss of bucket i; NaN where none of its tokens came
         acceptance/bucket_{i}  tau of bucket i, teacher-forced, on the training data
         loss/spread            largest minus smallest of the losses
         loss/mix_pct           percent of the step-to-step variance of the loss that the changing mix of

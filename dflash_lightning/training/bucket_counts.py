@@ -47,15 +47,18 @@ class BucketCounts:
     recent: list[list[list[int]]] = field(default_factory=list)
     total: list[list[int]] = field(default_factory=list)
     since_log: dict[str, int] = field(default_factory=dict)
-    distances: list[float] = field(default_factory=list)
-    """Of each step since the last log to the plan's mix."""
+    distance: float = 0.0
+    """Sum over the steps since the last log of their distance to the plan's mix."""
+    steps: int = 0
+    """Since the last log."""
 
     def add(self, facts: WindowFacts, shares_of_plan: FloatArray) -> None:
         """Count one optimizer step; `shares_of_plan` [buckets]: of all batches of its epoch."""
         counts = by_bucket(facts, self.num_buckets)
         self.recent = [*self.recent, counts.tolist()][-self.window_steps :]
         self.total = (counts + np.array(self.total, np.int64)).tolist() if self.total else counts.tolist()
-        self.distances = [*self.distances, distance(counts[0], shares_of_plan)]
+        self.distance += distance(counts[0], shares_of_plan)
+        self.steps += 1
         sums = {
             "batches": len(facts.bucket),
             "samples": int(facts.samples.sum()),
@@ -70,7 +73,7 @@ class BucketCounts:
     def take(self) -> dict[str, float]:
         """All values to log now; the sizes start anew."""
         sizes, self.since_log = self.since_log, {}
-        distances, self.distances = self.distances, []
+        apart, self.distance, self.steps = self.distance / self.steps, 0.0, 0
         return {
             **shares(np.array(self.recent, np.int64).sum(axis=0)),
             **shares(np.array(self.total, np.int64), suffix="_total"),
@@ -78,11 +81,11 @@ class BucketCounts:
             "batch/max_seq_len": float(sizes["longest"]),
             "batch/batch_size": sizes["samples"] / sizes["batches"],
             "batch/padding_efficiency": sizes["tokens"] / sizes["padded"],
-            "batch/mix_distance": sum(distances) / len(distances),
+            "batch/mix_distance": apart,
         }
 
     def state_dict(self) -> dict[str, Any]:
-        names = ("recent", "total", "since_log", "distances")
+        names = ("recent", "total", "since_log", "distance", "steps")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

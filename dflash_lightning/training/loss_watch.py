@@ -2,9 +2,11 @@
 
 in    WindowTotals of each optimizer step
 out   alarms as they happen, values to log, the words, table rows and picture of an epoch
-law   every value is a ratio of sums over all steps since the last one; a bucket without tokens has none
+law   every value is a ratio of sums over all steps since the last one; a bucket without tokens has NaN, since
+      Lightning would repeat the value before it where there is none
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,7 +21,7 @@ BandRow = tuple[float, float, float, float, float]
 COLUMNS = ("step", "bucket", "loss", "band_from", "band_to")
 MOST_LOGS = 400
 """Logs of an epoch that table and picture keep; of more, every second one is dropped, again and again."""
-NO_BAND = (float("nan"), float("nan"))
+NO_BAND = (math.nan, math.nan)
 
 
 class LossWatch:
@@ -59,16 +61,18 @@ class LossWatch:
         return alarms, news
 
     def take(self, step: int) -> dict[str, float]:
-        """All values to log now; the next stretch begins."""
-        buckets = {i: sums for i, sums in enumerate(self.since_log) if sums.weight}
-        values = {f"loss/bucket_{i}": sums.mean_loss for i, sums in buckets.items()}
-        if len(buckets) > 1:
-            values["loss/spread"] = max(values.values()) - min(values.values())
-        values |= {f"acceptance/bucket_{i}": sums.tau for i, sums in buckets.items()}
-        values["loss/out_of_band"] = float(len(self.out_since_log))
-        if (share := self.mix.take()) is not None:
-            values["loss/mix_pct"] = 100.0 * share
-        self._keep([self._row(step, bucket, sums) for bucket, sums in buckets.items()])
+        """All values to log now, NaN where there is none; the next stretch begins."""
+        present = {i: sums for i, sums in enumerate(self.since_log) if sums.weight}
+        losses = [sums.mean_loss for sums in present.values()]
+        share = self.mix.take()
+        values = {
+            **{f"loss/bucket_{i}": sums.mean_loss for i, sums in enumerate(self.since_log)},
+            **{f"acceptance/bucket_{i}": sums.tau for i, sums in enumerate(self.since_log)},
+            "loss/spread": max(losses) - min(losses) if len(losses) > 1 else math.nan,
+            "loss/out_of_band": float(len(self.out_since_log)),
+            "loss/mix_pct": math.nan if share is None else 100.0 * share,
+        }
+        self._keep([self._row(step, bucket, sums) for bucket, sums in present.items()])
         self.since_log = [Sums() for _ in self.edges]
         self.out_since_log = set()
         return values

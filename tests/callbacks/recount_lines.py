@@ -1,5 +1,6 @@
 """What is logged by bucket, recomputed slowly from the lines that MicroBatches writes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,21 +21,26 @@ def _ratio(lines: Sequence[Line], above: Sequence[str], below: str) -> float:
 
 
 def losses(steps: dict[int, list[Line]], *, upto: int, every: int, buckets: int) -> dict[str, float]:
-    """What the module and LossBands log at step `upto`, without the variance split and the alarms."""
+    """What the module and LossBands log at step `upto`, without the variance split and the alarms.
+
+    NaN for what had no tokens.
+    """
     lines = [line for step in range(upto - every + 1, upto + 1) for line in steps[step]]
     values = {
         "train/loss": _ratio(lines, ["loss_sum"], "weight"),
         "train/accuracy": _ratio(lines, ["correct"], "supervised"),
         "train/tau": _ratio(lines, ["streak", "blocks"], "blocks"),
     }
-    seen = {}
+    seen = []
     for bucket in range(buckets):
         ours = [line for line in lines if line["bucket"] == bucket and line["weight"]]
-        if ours:
-            seen[f"loss/bucket_{bucket}"] = _ratio(ours, ["loss_sum"], "weight")
-            values[f"acceptance/bucket_{bucket}"] = _ratio(ours, ["streak", "blocks"], "blocks")
-    spread = {"loss/spread": max(seen.values()) - min(seen.values())} if len(seen) > 1 else {}
-    return values | seen | spread
+        loss = _ratio(ours, ["loss_sum"], "weight") if ours else math.nan
+        seen += [loss] if ours else []
+        values[f"loss/bucket_{bucket}"] = loss
+        values[f"acceptance/bucket_{bucket}"] = (
+            _ratio(ours, ["streak", "blocks"], "blocks") if ours else math.nan
+        )
+    return values | {"loss/spread": max(seen) - min(seen) if len(seen) > 1 else math.nan}
 
 
 def mix_pct(steps: dict[int, list[Line]], *, upto: int, every: int, buckets: int, half_life: float) -> float:

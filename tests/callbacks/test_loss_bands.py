@@ -1,5 +1,6 @@
 """LossBands against a recount from single micro-batches; alarms and words. On two ranks: tests/ranks."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,20 @@ def test_every_value_is_the_recount_over_all_steps_since_the_last_log(observed):
         assert ours.pop("loss/out_of_band") == 0
         expected = mix_pct(steps, upto=upto, every=EVERY, buckets=3, half_life=16.0)
         assert ours.pop("loss/mix_pct") == pytest.approx(expected, rel=1e-6)
-        assert ours == pytest.approx(losses(steps, upto=upto, every=EVERY, buckets=3), rel=1e-6)
+        assert ours == pytest.approx(losses(steps, upto=upto, every=EVERY, buckets=3), rel=1e-6, nan_ok=True)
+
+
+def test_a_bucket_that_did_not_come_has_no_value(tmp_path, toy_target, observed_store):
+    """One batch a step: two of three buckets are absent each time, and their last values are not repeated."""
+    options = {"log_every_n_steps": 1, "accumulate_grad_batches": 1, "observe": True, "max_epochs": 1}
+    run = jobs.fit(str(tmp_path), str(toy_target), observed_store, **options)
+    steps, rows = by_step([run["micro"]]), logged_rows(run)
+    assert len(rows) == len(steps) > 10
+    for row in rows:
+        upto = int(float(row["train/step"]))
+        expected = losses(steps, upto=upto, every=1, buckets=3)
+        assert {name: float(row[name]) for name in expected} == pytest.approx(expected, rel=1e-6, nan_ok=True)
+        assert sum(math.isfinite(expected[f"loss/bucket_{bucket}"]) for bucket in range(3)) == 1
 
 
 def test_a_resumed_run_logs_the_same(observed, resumed):
