@@ -18,9 +18,9 @@ from lightning.pytorch.loggers import WandbLogger
 from dflash_lightning import callbacks
 from dflash_lightning.callbacks.signals import StoppedBySignal
 from dflash_lightning.data.datamodule import DFlashDataModule
+from dflash_lightning.redact import hidden_environment, redact
 from dflash_lightning.training.checkpoint_path import newest_checkpoint
 from dflash_lightning.training.module import DFlashModule
-from dflash_lightning.training.redact import hidden_environment, redact
 from dflash_lightning.training.wandb_runs import begin_wandb, resume_wandb
 
 # `class_path: GradNorm` in YAML resolves to classes that are imported; no callback is added by itself.
@@ -43,7 +43,7 @@ DEFAULTS = {"max_epochs": 6, "gradient_clip_val": 1.0, "log_every_n_steps": 10, 
 
 class SaveConfig(SaveConfigCallback):
     """Keeps the resolved config of every run that writes into the log folder, and gives it to the loggers;
-    secrets stay out of both (training/redact.py)."""
+    secrets stay out of both (redact.py)."""
 
     def __init__(self, parser: Any, config: Any, words: Sequence[str] = (), **options: Any) -> None:
         super().__init__(parser, config, **options)

@@ -2,7 +2,7 @@
 
 in    Run, and the config.yaml that fit wrote beside its logs
 out   key_figures, settings_of: label -> text; headline
-law   settings are taken from a fixed list, so a secret in a config never reaches a report
+law   settings are taken from a fixed list and without logins and secrets, so that none reaches a report
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from dflash_lightning.redact import redact
 from dflash_lightning.report.figures.machine import pace_of
 from dflash_lightning.report.figures.progress import skipped_steps
 from dflash_lightning.report.figures.reading import series, val_series
@@ -68,9 +69,10 @@ def settings_of(run: Run) -> dict[str, str]:
         return {}
     try:
         config = yaml.safe_load(found.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, ValueError, OSError, RecursionError):
         return {"settings": f"{found.name} cannot be read"}
-    values = {label: _look_up(config, path) for label, path in SETTINGS}
+    shown = redact(config, {})  # the config of another trainer may hold what ours would not
+    values = {label: _look_up(shown, path) for label, path in SETTINGS}
     return {label: _as_text(value) for label, value in values.items() if value not in (None, "")}
 
 

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import yaml
 
 from dflash_lightning.report.facts import duration, key_figures, settings_of, short
 from dflash_lightning.report.page import compare_page, run_page
@@ -94,6 +95,41 @@ def test_settings_come_from_a_fixed_list(full_run, full_page):
     assert settings["packing"] == "PoolSorted(pool_batches=64)"
     assert settings["bucket edges"] == "512, 1,024, 2,048, 4,096"
     assert "do-not-show-me" not in full_page
+
+
+def test_no_secret_of_a_config_reaches_the_page(tmp_path):
+    """Also where a setting of the list has one inside: in an address, or under a name that says so."""
+    config = {
+        "model": {
+            "target": "https://me:SECRET-1@host/model?token=SECRET-2",
+            "objective": {"class_path": "a.B", "init_args": {"api_key": "SECRET-3", "tau": 2}},
+        },
+        "data": {
+            "store": "s3://AKIA:SECRET-4@bucket/store",
+            "plan": {"order": {"class_path": "a.C", "init_args": {"password": "SECRET-5"}}},
+        },
+        "trainer": {"logger": {"api_key": "SECRET-6"}},
+    }
+    write_small_run(tmp_path)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    run = read_run(tmp_path)
+    assert settings_of(run)["objective"] == "B(api_key=***, tau=2)"
+    assert "SECRET" not in run_page(run, [])
+    assert "SECRET" not in compare_page({"a": run, "b": run}, {"a": [], "b": []})
+
+
+@pytest.mark.parametrize("broken", ["folder", "binary", "tag", "list", "empty"])
+def test_a_config_that_cannot_be_used_costs_the_settings_alone(tmp_path, broken):
+    write_small_run(tmp_path)
+    path = tmp_path / "config.yaml"
+    path.unlink(missing_ok=True)
+    if broken == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(
+            {"binary": b"\x80\0\xff", "tag": b"a: !!python/x {}", "list": b"- 1", "empty": b""}[broken]
+        )
+    assert "target" not in settings_of(read_run(tmp_path))
 
 
 def test_key_figures_are_those_of_the_logs(full_run):

@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dflash_lightning.training.redact import HIDDEN, hidden_environment, is_secret, redact
+from dflash_lightning.redact import HIDDEN, hidden_environment, is_secret, redact
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[1] / "configs"
 
 
 @pytest.mark.parametrize(
