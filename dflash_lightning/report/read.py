@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from dflash_lightning.report.aliases import looked_for, with_our_names
+from dflash_lightning.report.aliases import ALIASES, looked_for, with_our_names
 from dflash_lightning.report.join import join
 from dflash_lightning.report.narrow import narrow
 from dflash_lightning.report.run import LOSS, Run
 from dflash_lightning.report.sources.find import find_log
 from dflash_lightning.report.sources.json_log import read_objects
 from dflash_lightning.report.sources.micro_log import PATTERN, read_micro_log, singles
-from dflash_lightning.report.sources.rows import Row, Rows
+from dflash_lightning.report.sources.rows import Row, Rows, is_step, number
 from dflash_lightning.report.table import tabulate
 
 LOGGER_STEPS = ("step", "trainer/global_step")
+STEPS = ("train/step", *ALIASES["train/step"])
 SKIPPED = "skipped_steps.jsonl"
 
 
@@ -67,15 +68,18 @@ def _with_steps(part: Rows) -> Rows:
 
     Lightning's loggers count from 0 and train/step from 1; validation rows hold the logger's step only.
     """
-    gaps = [row["train/step"] - row[name] for row in part.rows for name in LOGGER_STEPS if _both(row, name)]
+    usable = [row for row in part.rows if all(is_step(row[name]) for name in STEPS if name in row)]
+    gaps = [row["train/step"] - row[name] for row in usable for name in LOGGER_STEPS if _both(row, name)]
     offset = float(np.median(gaps)) if gaps else 0.0
     rows: list[Row] = []
-    for row in part.rows:
+    for row in usable:
         renamed = with_our_names(row)
         if "train/step" in renamed and "train/step" not in row:
             renamed["train/step"] += offset
         rows.append(renamed)
-    return replace(part, rows=rows)
+    left_out = len(part.rows) - len(usable)
+    notes = [f"{part.path.name}: {left_out} rows with a step that is no number are left out"]
+    return replace(part, rows=rows, notes=part.notes + notes * (left_out > 0))
 
 
 def _both(row: Row, name: str) -> bool:
@@ -90,14 +94,19 @@ def _folders(path: Path, files: Sequence[Path]) -> list[Path]:
 
 def _skipped(paths: Sequence[Path]) -> tuple[list[dict[str, Any]], list[str]]:
     read = [read_objects(path) for path in paths if path.is_file()]
-    lines = {int(one["step"]): one for objects, _, _ in read for one in objects if "step" in one}
+    lines = {}
+    for one in (one for objects, _, _ in read for one in objects):
+        step = number(one.get("step"))
+        if step is not None and is_step(step):
+            lines[int(step)] = one | {"step": int(step)}
     return [lines[step] for step in sorted(lines)], [note for _, notes, _ in read for note in notes]
 
 
 def _no_loss(source: Rows) -> str:
     names = sorted({name for row in source.rows for name in row})
     if not names:
-        return f"{source.path} holds no values yet"
+        known = f": {'; '.join(source.notes)}" if source.notes else ""
+        return f"{source.path} holds no values yet{known}"
     if not any("train/step" in row for row in source.rows):
         return (
             f"{source.path} holds no step: looked for {looked_for('train/step')}; it has {', '.join(names)}"

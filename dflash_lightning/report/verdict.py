@@ -8,7 +8,8 @@ law   no verdict without figures; too few values give "unknown", nothing to see 
 import numpy as np
 
 from dflash_lightning.report.detect.checkpoint import checkpoint
-from dflash_lightning.report.detect.instability import instability, jumping_steps
+from dflash_lightning.report.detect.instability import instability, jumping_steps, without_numbers
+from dflash_lightning.report.detect.intervals import intervals, storage_waits
 from dflash_lightning.report.detect.labelled import Labelled, labelled
 from dflash_lightning.report.detect.mix import mix
 from dflash_lightning.report.detect.periodic import periodic
@@ -45,7 +46,7 @@ def judge_run(run: Run) -> list[Verdict]:
     if not any(verdict.kind in ("mix", "periodic", "instability") for verdict in kept):
         kept += [verdict for verdict in [several_modes(curve, modes)] if verdict is not None]
     kept.sort(key=lambda verdict: KINDS.index(verdict.kind))
-    return kept or [_steady(curve)]
+    return kept or [_steady(curve, run)]
 
 
 def _non_finite(run: Run) -> list[int]:
@@ -62,13 +63,14 @@ def _window_loss(run: Run, batches: Labelled) -> FloatArray | None:
 
 
 def _too_few(run: Run, values: int) -> list[Verdict]:
-    bad = _non_finite(run)
-    headline = f"unknown: {values} values of the loss are too few, {MIN_VALUES} are needed"
-    evidence = [f"{len(bad)} steps have no finite loss or gradient"] if bad else []
-    return [Verdict("unknown", headline, evidence, bad)]
+    """A loss that is no number is one, however short the log."""
+    what = "1 value of the loss is" if values == 1 else f"{values} values of the loss are"
+    unknown = Verdict("unknown", f"unknown: {what} too few, {MIN_VALUES} are needed")
+    broken = without_numbers(_non_finite(run))
+    return [unknown] if broken is None else [broken, unknown]
 
 
-def _steady(curve: StepCurve) -> Verdict:
+def _steady(curve: StepCurve, run: Run) -> Verdict:
     moved = float(np.std(curve.movement))
     share = moved / max(abs(float(np.median(curve.loss[len(curve) // 2 :]))), 1e-12)
     span = f"steps {curve.steps[0]:.0f} to {curve.steps[-1]:.0f}"
@@ -77,6 +79,19 @@ def _steady(curve: StepCurve) -> Verdict:
         f"steady: nothing stands out in {len(curve)} values, {span}",
         [
             f"around its trend the loss moves by {moved:.3g}, {share:.1%} of it (standard deviation)",
-            "no rise, spike, repeated pattern, second level or wait for storage passes its threshold",
+            "no rise, spike, repeated pattern or second level passes its threshold",
+            *_cannot_know(curve, run),
         ],
     )
+
+
+def _cannot_know(curve: StepCurve, run: Run) -> list[str]:
+    """What this log has no values for."""
+    missing = []
+    if intervals(run) is None and storage_waits(run) is None:
+        missing.append("it holds no times, so waits for storage would not show")
+    if not np.isfinite(run.column("train/grad_norm")).any():
+        missing.append("it holds no gradient norm, so a break that the loss does not show yet is not seen")
+    if not curve.mix_known:
+        missing.append("it ties no loss to a length or bucket, so nothing is known about the mix")
+    return [f"what this log cannot tell: {'; '.join(missing)}"] if missing else []

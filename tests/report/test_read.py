@@ -114,6 +114,84 @@ class TestBroken:
         assert len(run.steps) == 50
         assert run.notes == ["log.jsonl: 1 lines are no JSON objects and are left out, first 1"]
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "[" * 100_000,
+            '{"step": 5, "loss": 1' + "0" * 5000 + "}",
+            '{"step": NaN, "loss": 1.0}',
+            '{"step": Infinity, "loss": 1.0}',
+            '{"step": 1e300, "loss": 1.0}',
+            '{"step": null, "loss": 1.0}',
+            '{"step": [7], "loss": 1.0}',
+            "3",
+            "\0\0\0",
+        ],
+        ids=["brackets", "digits", "NaN", "Infinity", "huge", "null", "list", "number", "zeros"],
+    )
+    def test_one_bad_line_costs_that_line_alone(self, tmp_path, line):
+        """In each file of a run: the log itself, the micro-batches, the skipped steps."""
+        training = train(0, steps=50)
+        write_run(tmp_path, training)
+        skipped = {"step": 7, "samples": []}
+        for name in ("micro_batches.rank0.jsonl", "skipped_steps.jsonl"):
+            path = tmp_path / name
+            before = path.read_text() if path.is_file() else json.dumps(skipped) + "\n"
+            path.write_text(f"{line}\n{before}")
+        run = read_run(tmp_path)
+        assert len(run.micro) == 50 * 4
+        assert run.micro.step.min() == 1
+        assert [one["step"] for one in run.skipped] == [7]
+        log = tmp_path / "log.jsonl"
+        lines = [json.dumps(one) for one in foreign_lines(training)]
+        log.write_text("\n".join([*lines[:20], line, *lines[20:]]) + "\n")
+        foreign = read_run(log)
+        assert foreign.steps.tolist() == list(range(1, 51))
+        assert np.isfinite(foreign.loss).all()
+
+    @pytest.mark.parametrize("bucket", [-3, 10**9, 1e300, "NaN", None])
+    def test_a_bucket_that_is_none_is_unknown(self, tmp_path, bucket):
+        write_run(tmp_path, train(0, steps=50))
+        path = tmp_path / "micro_batches.rank0.jsonl"
+        first, *others = path.read_text().splitlines()
+        path.write_text("\n".join([json.dumps(json.loads(first) | {"bucket": bucket}), *others]) + "\n")
+        run = read_run(tmp_path)
+        assert run.micro.bucket.min() == -1
+        assert run.num_buckets == 6
+
+    def test_what_fp32_cannot_hold_is_infinite(self, tmp_path):
+        lines = foreign_lines(train(0, steps=50))
+        run = read_run(write_lines(tmp_path / "log.jsonl", [*lines, {"step": 51, "loss": 1e308}]))
+        assert run.non_finite == [51]
+
+    def test_a_csv_of_junk_says_what_it_holds(self, tmp_path):
+        (tmp_path / "metrics.csv").write_bytes(b"\x80\xff,\0\n" + b"\x81\n" * 49)
+        with pytest.raises(ValueError, match="holds no values yet: metrics.csv: 49 lines are left out"):
+            read_run(tmp_path)
+
+    def test_a_stray_quotation_mark_takes_no_other_line_with_it(self, tmp_path):
+        path = write_csv(tmp_path / "metrics.csv", metrics(train(0, steps=50)))
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join([*lines[:20], '"' + "7" * 200_000, *lines[20:]]) + "\n")
+        run = read_run(path)
+        assert len(run.steps) == 50
+        assert len(run.notes) == 1
+        assert "metrics.csv: 1 lines are left out, first line 21 (0 cells instead of" in run.notes[0]
+
+    def test_a_folder_or_a_broken_link_is_no_log(self, tmp_path):
+        (tmp_path / "metrics.csv").mkdir()
+        (tmp_path / "trainer_state.json").symlink_to(tmp_path / "gone")
+        (tmp_path / "run-a.wandb").symlink_to("run-a.wandb")
+        with pytest.raises(FileNotFoundError, match="no log found in"):
+            read_run(tmp_path)
+
+    def test_marks_that_editors_put_first_are_no_part_of_a_name(self, tmp_path):
+        lines = "\n".join(json.dumps(line) for line in foreign_lines(train(0, steps=50)))
+        (tmp_path / "log.jsonl").write_text("\ufeff" + lines.replace("\n", "\r\n") + "\r\n", encoding="utf-8")
+        run = read_run(tmp_path / "log.jsonl")
+        assert len(run.steps) == 50
+        assert run.notes == []
+
     def test_losses_that_are_no_numbers(self, tmp_path):
         rows = [
             {"train/step": 1, "train/loss": 2.0},

@@ -1,6 +1,7 @@
 """An offline W&B folder, as its own process writes it: also unfinished, and resumed under one id."""
 
 import struct
+import zlib
 
 import pytest
 
@@ -39,7 +40,8 @@ def append(content, payload):
             continue
         part, payload = payload[: left - 7], payload[left - 7 :]
         kind = {(True, True): 1, (True, False): 2, (False, False): 3, (False, True): 4}[first, not payload]
-        content.extend(struct.pack("<IHB", 0, len(part), kind) + part)
+        checksum = zlib.crc32(part, zlib.crc32(bytes([kind])))
+        content.extend(struct.pack("<IHB", checksum, len(part), kind) + part)
         first = False
         if not payload:
             return
@@ -82,3 +84,34 @@ def test_an_unfinished_file_is_read_to_its_last_whole_record(tmp_path):
     assert run.steps.tolist() == list(range(1, 60))
     assert not run.complete
     assert run.notes == ["run-abc.wandb has no end: the run was killed, or still writes"]
+
+
+@pytest.mark.parametrize("damage", [bytes, lambda size: b"\xa5" * size], ids=["zeros", "junk"])
+@pytest.mark.parametrize("size", [1, 5000])
+@pytest.mark.parametrize("at", [BLOCK // 2, BLOCK - 3, 2 * BLOCK + 100])
+def test_behind_a_damaged_place_reading_goes_on(tmp_path, at, size, damage):
+    """At most two blocks are lost with it, and no row is changed."""
+    folder = tmp_path / "offline-run-20260101_000000-abc"
+    write_wandb(folder, rows(1, 3000))
+    file = folder / "run-abc.wandb"
+    whole = file.read_bytes()
+    assert len(whole) > 5 * BLOCK
+    file.write_bytes(whole[:at] + damage(size) + whole[at + size :])
+    run = read_run(folder)
+    lost = set(range(1, 3001)) - set(run.steps.tolist())
+    per_block = 3000 * BLOCK / len(whole)
+    assert 0 < len(lost) <= 2 * per_block + 2
+    assert {1, 3000} <= set(run.steps.tolist())
+    assert (run.loss == 2.0).all()
+    assert (run.times == 1e9 + run.steps).all()
+    assert any("are damaged, and rows that stood there are left out" in note for note in run.notes)
+
+
+def test_space_that_nothing_was_written_to_is_no_damage(tmp_path):
+    folder = tmp_path / "offline-run-20260101_000000-abc"
+    write_wandb(folder, rows(1, 60))
+    file = folder / "run-abc.wandb"
+    file.write_bytes(file.read_bytes() + bytes(4096))
+    run = read_run(folder)
+    assert run.complete
+    assert run.notes == []

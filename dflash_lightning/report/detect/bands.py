@@ -26,8 +26,14 @@ def bands(levels: FloatArray, within: float) -> list[list[int]]:
 
 
 def tell_bands(levels: FloatArray, within: float, names: Sequence[str]) -> str:
-    """As "three bands: 0.55 (bucket 0), 1.00 (buckets 1-4), 1.60 (bucket 5)"."""
+    """As "three bands: 0.55 (bucket 0), 1.00 (buckets 1-4), 1.60 (bucket 5)".
+
+    Of levels that lie too close for bands, the range.
+    """
     found = bands(levels, within)
+    if len(found) == 1 and len(levels) > 1:
+        low, high = int(np.argmin(levels)), int(np.argmax(levels))
+        return f"levels from {levels[low]:.2f} ({names[low]}) to {levels[high]:.2f} ({names[high]})"
     told = [f"{np.mean(levels[band]):.2f} ({_members(band, names)})" for band in found]
     count = WORDS[len(found)] if len(found) < len(WORDS) else str(len(found))
     return f"{count} band{'s' * (len(found) != 1)}: {', '.join(told)}"

@@ -59,6 +59,14 @@ def instability(
     return Verdict("instability", headline, [*evidence, _judged_on(curve)], steps[:MOST_STEPS])
 
 
+def without_numbers(steps: Sequence[int]) -> Verdict | None:
+    """What can be said of a log that is too short for the rest."""
+    if not steps:
+        return None
+    found = _tell_non_finite(steps)
+    return Verdict("instability", f"instability: {found.headline}", found.evidence, found.steps[:MOST_STEPS])
+
+
 def jumping_steps(curve: StepCurve) -> list[float]:
     """Steps where the loss jumps in any way, confirmed or not."""
     rise = _rise(curve)

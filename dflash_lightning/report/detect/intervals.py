@@ -46,7 +46,7 @@ def intervals(run: Run) -> Intervals | None:
     """From single batches where they were logged, else from the rows' times, else from seconds per step."""
     if run.micro is not None and len(run.micro) and np.isfinite(run.micro.time).all():
         steps, last = _last_times(run.micro)
-        if len(steps) > len(run.steps) * KNOWN:
+        if len(steps) > len(run.steps) * KNOWN and _spans(run, steps):
             return _between(steps, last)
     there = np.isfinite(run.times)
     if there.sum() > max(2, KNOWN * len(run.times)):
@@ -58,6 +58,12 @@ def intervals(run: Run) -> Intervals | None:
     count = np.diff(run.steps[there], prepend=0.0)
     count[0] = np.median(count[1:])  # the log may begin in the middle of a run
     return Intervals(steps=run.steps[there], seconds=seconds[there] * count, count=count)
+
+
+def _spans(run: Run, steps: FloatArray) -> bool:
+    """Not only a part of the run, as where single batches were logged for a while."""
+    whole = max(run.steps[-1], steps[-1]) - min(run.steps[0], steps[0])
+    return bool(steps[-1] - steps[0] >= KNOWN * whole)
 
 
 def _last_times(micro: MicroLog) -> tuple[FloatArray, FloatArray]:

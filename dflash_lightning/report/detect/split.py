@@ -88,8 +88,8 @@ def split_windows(run: Run) -> Split | None:
     The residual of a window is the mean over its buckets of their distance to their own trends, weighted by
     the run's mix: what the curve would do if every window had the same mix.
     """
-    present = [i for i in range(run.num_buckets) if np.isfinite(run.column(f"loss/bucket_{i}")).any()]
     kept = np.isfinite(run.loss)
+    present = [i for i in range(run.num_buckets) if np.isfinite(run.column(f"loss/bucket_{i}")[kept]).any()]
     if len(present) < 2:
         return None
     columns = np.array([run.column(f"loss/bucket_{i}")[kept] for i in present])

@@ -43,7 +43,7 @@ class StepCurve:
 
 def step_curve(run: Run, batches: Labelled | None, single: Split | None, windows: Split | None) -> StepCurve:
     """`single` is the split of `batches`, `windows` that of the logged windows; None where there is none."""
-    if batches is not None and single is not None and batches.covered_share() >= COVERED:
+    if batches is not None and single is not None and covered(run, batches.steps) >= COVERED:
         steps, place = np.unique(batches.steps, return_inverse=True)
         loss = _mean_by(place, batches.loss, batches.weight)
         residual = _mean_by(place, single.residual, batches.weight)
@@ -63,6 +63,13 @@ def step_curve(run: Run, batches: Labelled | None, single: Split | None, windows
         residual=residual,
         mix_known=residual is not moved,
     )
+
+
+def covered(run: Run, steps: FloatArray) -> float:
+    """Share of the run's steps that are among `steps` [m], rising: a log of single batches may begin
+    late or end early."""
+    first, last = min(run.steps[0], steps[0]), max(run.steps[-1], steps[-1])
+    return len(np.unique(steps)) / float(last - first + 1)
 
 
 def _mean_by(place: npt.NDArray[np.intp], values: FloatArray, weight: FloatArray) -> FloatArray:

@@ -65,7 +65,8 @@ def find_log(path: Path) -> Found:
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: give a run's folder, or its log file")
     for place in PLACES:
-        files = [file for file in path.glob(place) if not file.name.startswith(NOT_A_LOG)]
+        found = (file for file in path.glob(place) if file.is_file())
+        files = [file for file in found if not file.name.startswith(NOT_A_LOG)]
         if files:
             return _of_one_run(files, place)
     raise FileNotFoundError(f"no log found in {path}: looked for {', '.join(PLACES)}")

@@ -5,25 +5,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dflash_lightning.report.sources.rows import Row, Rows, moment, number
+from dflash_lightning.report.sources.rows import Row, Rows, lines_of, moment, number
 
 
 def read_objects(path: Path) -> tuple[list[dict[str, Any]], list[str], bool]:
     """(objects, notes, complete): each whole line's object; what is none is left out and noted."""
     objects: list[dict[str, Any]] = []
     bad: list[int] = []
-    text = path.read_text(errors="replace")
-    lines = text.splitlines()
+    lines, ended = lines_of(path)
     for line_number, line in enumerate(lines, start=1):
         try:
             loaded = json.loads(line) if line.strip() else {}
-        except json.JSONDecodeError:
+        except (
+            ValueError,
+            RecursionError,
+        ):  # no JSON; thousands of digits; of brackets
             loaded = None
         if isinstance(loaded, dict):
             objects += [loaded] if loaded else []
         else:
             bad.append(line_number)
-    complete = bool(not bad or bad[-1] != len(lines) or text.endswith("\n"))
+    complete = bool(not bad or bad[-1] != len(lines) or ended)
     notes = [] if complete else [f"{path.name} breaks off in its last line, which is left out"]
     inside = bad if complete else bad[:-1]
     if inside:
@@ -45,8 +47,8 @@ def read_trainer_state(path: Path) -> Rows:
     Raises: ValueError where the file holds none.
     """
     try:
-        state = json.loads(path.read_text(errors="replace"))
-    except json.JSONDecodeError as error:
+        state = json.loads(path.read_text(encoding="utf-8-sig", errors="replace"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no whole JSON file ({error}); give an earlier checkpoint's") from error
     history = state.get("log_history") if isinstance(state, dict) else state
     if not isinstance(history, list):

@@ -7,7 +7,7 @@ import numpy as np
 
 from dflash_lightning.report.run import LOSS, UNKNOWN_BUCKET, FloatArray, MicroLog
 from dflash_lightning.report.sources.json_log import read_jsonl
-from dflash_lightning.report.sources.rows import Row
+from dflash_lightning.report.sources.rows import Row, is_step
 
 PATTERN = "micro_batches.rank*.jsonl"
 
@@ -20,12 +20,14 @@ def read_micro_log(paths: Sequence[Path]) -> tuple[MicroLog | None, list[str]]:
         part = read_jsonl(path)
         notes += part.notes
         for row in part.rows:
-            if "step" in row and "loss" in row:
+            if "loss" in row and is_step(row.get("step")):
                 batch = (row["step"], row.get("micro_step", 0.0), row.get("rank", float(rank)))
                 by_batch[batch] = row | {"rank": batch[2]}
     return as_micro_log([by_batch[batch] for batch in sorted(by_batch)], step="step", loss="loss"), notes
 
 
+MOST_BUCKETS = 10_000
+"""A bucket's number beyond this is none."""
 REPEATED_SHARE = 0.2
 """Lines that repeat the step of the line before, from which a log is one line a batch, not one a step."""
 
@@ -44,13 +46,15 @@ def as_micro_log(rows: Sequence[Row], *, step: str, loss: str) -> MicroLog | Non
     """Rows in the order of their steps -> arrays; None where there are none."""
     if not rows:
         return None
+    bucket = _column(rows, "bucket", float(UNKNOWN_BUCKET))
+    known = (bucket >= 0) & (bucket < MOST_BUCKETS)
     return MicroLog(
         step=_column(rows, step).astype(np.int64),
         loss=_column(rows, loss),
-        bucket=_column(rows, "bucket", float(UNKNOWN_BUCKET)).astype(np.int64),
+        bucket=np.where(known, bucket, UNKNOWN_BUCKET).astype(np.int64),
         seq_len=_column(rows, "seq_len"),
         weight=_column(rows, "weight", 1.0),
-        rank=_column(rows, "rank", 0.0).astype(np.int64),
+        rank=np.nan_to_num(_column(rows, "rank", 0.0)).astype(np.int64),
         time=_column(rows, "time"),
     )
 
