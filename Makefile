@@ -19,7 +19,7 @@ demo: .venv/.target  ## train a drafter for a real 135 M target on this machine,
 	$(BIN)/python examples/demo/run.py
 
 test: .venv/.dev check  ## lint, types, import rules and the fast tests (under 5 minutes)
-	$(BIN)/pytest -q -m "not slow and not gpu"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto -m "not slow and not gpu"
 
 test-slow: .venv/.dev .venv/.target  ## real processes, the real target, end to end; DFLASH_REPEAT=20 to repeat
 	$(BIN)/pytest -q -m "slow and not gpu"
