@@ -210,6 +210,11 @@ def _since(started: float) -> float:
 
 
 def _warn(facts_by_name: dict[str, PlanFacts]) -> None:
+    """Each warning once, with the names of all strategies that it holds for."""
+    names: dict[str, list[str]] = {}
     for name, facts in facts_by_name.items():
         for warning in facts.warnings:
-            print(f"warning: {name + ': ' if name else ''}{warning}", file=sys.stderr)
+            names.setdefault(warning, []).append(name)
+    for warning, holders in names.items():
+        named = f"{', '.join(holders)}: " if any(holders) else ""
+        print(f"warning: {named}{warning}", file=sys.stderr)

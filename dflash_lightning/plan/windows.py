@@ -35,11 +35,6 @@ class RankBatch:
     padded_length: int
     """Tokens to which every row is padded; a longer row is cut to it (oversize = truncate)."""
 
-    @property
-    def num_real(self) -> int:
-        """Rows that are not ghosts."""
-        return int((self.sample_ids >= 0).sum())
-
 
 @dataclass(frozen=True, eq=False)
 class Window:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dflash_lightning.plan.judge.judgement import Judgement
+from dflash_lightning.plan.judge.runs import RUN_BINS
 from dflash_lightning.plan.summary import BucketSummary
 from dflash_lightning.plan_view.facts import PlanFacts
 
@@ -65,6 +66,11 @@ def _order_values(judgement: Judgement) -> dict[str, Any]:
         "equal_neighbours": runs.equal_neighbours,
         "forced_neighbours": runs.forced_neighbours,
         "alternating_share": runs.alternating_share,
+        "largest_bucket": runs.largest_bucket,
+        "runs_of_largest": [
+            {"low": low, "high": high, "batches": batches}
+            for (low, high), batches in zip(RUN_BINS, runs.largest_in_runs, strict=True)
+        ],
         "window_batches": judgement.window_batches,
         "window_tv_mean": mix.tv_mean,
         "window_tv_max": mix.tv_max,

@@ -50,7 +50,7 @@ def draw_plan(facts: PlanFacts, output: Path, *, source: str) -> None:
         axes["mix"].set_title(mix_finding(facts))
         axes["mix"].legend(
             handles=legend_of_buckets(facts),
-            title="bucket: tokens of its samples",
+            title=f"bucket{' of the longest row' if facts.mixes_buckets else ''}: tokens of its samples",
             loc="upper center",
             bbox_to_anchor=(0.5, -0.13),
             ncols=8,

@@ -4,6 +4,7 @@ in    PlanFacts
 out   lines; warnings are not among them: the command prints those to standard error
 """
 
+from dflash_lightning.plan.judge.runs import RUN_BINS, RunFacts
 from dflash_lightning.plan.summary import BucketSummary, PlanSummary
 from dflash_lightning.plan_view.columns import columns, percent, plural, size
 from dflash_lightning.plan_view.facts import PlanFacts
@@ -111,8 +112,26 @@ def order_rows(facts: PlanFacts) -> list[Row]:
         ("longest run", f"{plural(runs.longest_run, 'batch')} of one bucket in a row"),
         ("final run", f"{plural(runs.final_run, 'batch')}, of bucket {runs.final_bucket}"),
         ("equal neighbours", f"{equal}; {runs.forced_neighbours:,} unavoidable"),
+        (f"runs of bucket {runs.largest_bucket}", _runs_of_largest(runs)),
         ("alternating pairs (ABAB)", f"{percent(runs.alternating_share)} of all stretches of four batches"),
     ]
+
+
+def _runs_of_largest(runs: RunFacts) -> str:
+    """Where the batches of the largest bucket sit: "of its batches 82.3% alone, 17.7% in 2s"."""
+    total = sum(runs.largest_in_runs)
+    shares = [
+        f"{percent(batches / total)} {_bin_name(low, high)}"
+        for (low, high), batches in zip(RUN_BINS, runs.largest_in_runs, strict=True)
+        if batches
+    ]
+    return f"of its batches {', '.join(shares)}"
+
+
+def _bin_name(low: int, high: int | None) -> str:
+    if low == high:
+        return "alone" if low == 1 else f"in {low}s"
+    return f"in {low} or more" if high is None else f"in {low} to {high}"
 
 
 def window_rows(facts: PlanFacts) -> list[Row]:

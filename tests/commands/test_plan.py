@@ -205,6 +205,13 @@ def test_strategies_are_compared(lengths, tmp_path, capsys):
     assert values["seconds"] > 0
 
 
+def test_what_several_strategies_are_warned_of_is_said_once(lengths, capsys):
+    run("--lengths", lengths, "--edges", "50,500", "--max-tokens", 500, "--compare", "credit,shuffle")
+    told = capsys.readouterr().err
+    assert told.count("warning") == 1
+    assert told.startswith("warning: credit, shuffle: bucket 1 (51 to 500 tokens) makes")
+
+
 def test_a_plot_is_written_and_standard_output_stays_clean(lengths, tmp_path, capsys):
     values = as_json(capsys, "--lengths", lengths, "--plot", tmp_path / "plan.png")
     assert values["batches"] > 0

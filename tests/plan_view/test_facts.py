@@ -125,6 +125,19 @@ def test_batches_of_mixed_lengths_are_said_to_be(samples, settings, packing, mix
     assert as_values(facts)["mixes_buckets"] is mixes
 
 
+def test_the_runs_of_the_largest_bucket_are_told(samples, settings):
+    """spec/batching.md 2.1: with shuffling a batch of the largest bucket typically sits in a run."""
+    shuffled = replace(settings, plan=replace(settings.plan, order=Shuffle()))
+    facts = gather_facts(samples, shuffled, None)
+    values, batches = as_values(facts), facts.judgement.summary.buckets[2].batches
+    runs = {row["low"]: row["batches"] for row in values["runs_of_largest"]}
+    assert (values["largest_bucket"], sum(runs.values())) == (2, batches)
+    page = as_text(facts, source="x")
+    assert f"runs of bucket 2          of its batches {runs[1] / batches:.1%} alone, " in page
+    assert f", {runs[2] / batches:.1%} in 2s, " in page
+    assert f"{runs[10] / batches:.1%} in 10 or more" in page
+
+
 def test_what_a_dropped_tail_loses_is_counted(samples, settings):
     split = gather_facts(samples, replace(settings, world=7), None)
     drop = gather_facts(samples, replace(settings, world=7, plan=replace(settings.plan, tail="drop")), None)
