@@ -38,9 +38,11 @@ class BucketMix(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, DFlashModule)
         self._counts = BucketCounts(len(pl_module.data.edges), self.window_steps)
+        self._epoch = EpochMix()
         if self._loaded:
             self._counts.load_state_dict(self._loaded["counts"])
             self._epoch.load_state_dict(self._loaded["epoch"])
+            self._loaded = None  # for this run alone
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, DFlashModule)

@@ -34,12 +34,22 @@ class GradDirection(Callback):
             if value < 1:
                 raise ValueError(f"GradDirection.{name} must be at least 1, got {value}")
         self.every_n_steps = every_n_steps
+        self.running_pairs = running_pairs
         self.micro = micro
-        self._totals = DirectionTotals(running_pairs)
-        self._projection: Projection | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._totals = DirectionTotals(self.running_pairs)
         self._before: Snapshot | None = None
+        self._projection: Projection | None = None
         self._sketch: Tensor | None = None
         self._micro = MicroSketches()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, DFlashModule)
+        self._projection = None  # of another drafter, if one object serves several runs
+        if not pl_module.data.position.steps:
+            self._begin()
 
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, DFlashModule)

@@ -26,10 +26,16 @@ class GradNorm(Callback):
     def __init__(self, running_steps: int = 100, groups: bool = False) -> None:
         if running_steps < 1:
             raise ValueError(f"GradNorm.running_steps must be at least 1, got {running_steps}")
+        self.running_steps = running_steps
         self.groups = groups
         self._totals = NormTotals(running_steps)
         self._names: list[str] = []
         self._raw: Tensor | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, DFlashModule)
+        if not pl_module.data.position.steps:  # nothing of a run before, if one object serves several
+            self._totals, self._raw = NormTotals(self.running_steps), None
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer

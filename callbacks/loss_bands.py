@@ -46,6 +46,7 @@ class LossBands(Callback):
             self._watch.load_state_dict(self._loaded["watch"])
             if self._loaded["epoch"] < trainer.current_epoch:  # saved behind the last step of its epoch
                 self._tell(trainer, self._watch, self._loaded["epoch"])
+            self._loaded = None  # for this run alone
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

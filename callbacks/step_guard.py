@@ -20,6 +20,11 @@ class StepGuard(Callback):
     def __init__(self) -> None:
         self._in_a_row = 0
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, DFlashModule)
+        if not pl_module.data.position.steps:  # nothing of a run before, if one object serves several
+            self._in_a_row = 0
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

@@ -39,6 +39,9 @@ class Throughput(Callback):
         self._sums = ThroughputSums()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, DFlashModule)
+        if not pl_module.data.position.steps:  # nothing of a run before, if one object serves several
+            self._sums = ThroughputSums()
         self._clock = listen(trainer)
         self._before = self._clock.read()
 

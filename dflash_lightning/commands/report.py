@@ -1,5 +1,6 @@
 """`python cli.py report`: a run's logs -> verdicts in words, a page of figures, bars in the terminal."""
 
+import io
 import re
 import sys
 import webbrowser
@@ -36,7 +37,7 @@ Examples:
   python cli.py report runs/a runs/b --output ab.html        side by side: one table, curves overlaid
   python cli.py report runs/demo --png figures               each figure as PNG too
 """
-OUTPUT = "the page to write; default: report.html in the run's folder, for several runs in this folder"
+OUTPUT = "the page, or a folder for it; default: report.html in the run's folder, of several runs in this one"
 STEPS = "only these optimizer steps, both included; 3600: and :4200 leave one end open"
 TEXT = "print verdicts and bars here; a page is then written only if --output names one"
 END_OF_TIME = 2**53
@@ -45,6 +46,9 @@ END_OF_TIME = 2**53
 def main(args: Sequence[str] | None = None) -> int:
     """Exit code: 0, or 1 with one message on standard error when the logs cannot be used."""
     options = make_parser().parse_args(args)
+    for stream in (sys.stdout, sys.stderr):  # a name may hold what the terminal cannot show
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         _report(options)
     except (ValueError, OSError) as error:
@@ -69,7 +73,7 @@ def make_parser() -> ArgumentParser:
 
 def parse_steps(text: str) -> tuple[int, int]:
     """ "3600:4200" -> (3600, 4200); an end left out is open."""
-    found = re.fullmatch(r"(\d*):(\d*)", text.replace("_", "").replace(",", ""))
+    found = re.fullmatch(r"(\d{0,15}):(\d{0,15})", text.replace("_", "").replace(",", ""))
     if found is None or text == ":":
         raise ValueError(f"--steps takes FIRST:LAST, like 3600:4200, 3600: or :4200, got {text!r}")
     first, last = int(found[1] or 0), int(found[2] or END_OF_TIME)
@@ -88,6 +92,7 @@ def _report(options: Namespace) -> None:
     if options.output is None and options.text:
         return
     path = Path(options.output) if options.output else _default_output(options.runs)
+    path = path / "report.html" if path.is_dir() else path
     _write_page(judged, path)
     if not options.text:
         from dflash_lightning.report.facts import headline
@@ -125,7 +130,7 @@ def _write_page(judged: "Judged", path: Path) -> None:
             runs = {name: run for name, (run, _) in judged.items()}
             page = compare_page(runs, {name: verdicts for name, (_, verdicts) in judged.items()})
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    path.write_text(page, encoding="utf-8", errors="replace")  # names of files may be no text
 
 
 def _write_pngs(judged: "Judged", folder: Path) -> None:

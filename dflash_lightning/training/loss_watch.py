@@ -90,7 +90,14 @@ class LossWatch:
 
     def end_epoch(self) -> tuple[str, list[BandRow]]:
         """(words, rows) of the epoch that has just ended; the next one begins."""
-        words = epoch_words(self.raw.take(), list(self.excursions.values()), self.skipped, self.edges)
+        without = sum(band.limits() is None for band in self.bands)
+        words = epoch_words(
+            self.raw.take(),
+            list(self.excursions.values()),
+            self.skipped,
+            self.edges,
+            without_band=without,
+        )
         rows = [row for log in self.logs for row in log]
         self.excursions, self.skipped, self.logs = {}, 0, []
         self._every, self._number = 1, 0

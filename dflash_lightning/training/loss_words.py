@@ -33,22 +33,29 @@ def all_clear(excursion: Excursion, edges: Sequence[int], step: int) -> str:
 
 
 def epoch_words(
-    movement: RawMovement | None, excursions: Sequence[Excursion], skipped: int, edges: Sequence[int]
+    movement: RawMovement | None,
+    excursions: Sequence[Excursion],
+    skipped: int,
+    edges: Sequence[int],
+    *,
+    without_band: int = 0,
 ) -> str:
     """Whether the movement of the raw curve, one point a micro-batch, is mix or instability.
 
-    `excursions`: those of the epoch; `skipped`: its steps without a finite gradient.
+    `excursions`: those of the epoch; `skipped`: its steps without a finite gradient; `without_band`: buckets
+    with too few steps to have one.
     """
     if excursions or skipped:
         return f"instability: {_what_went_wrong(excursions, skipped, edges)}. {_share(movement)}"
+    bands = "No bucket left its band."
+    if without_band:
+        bands = f"{without_band} of {len(edges)} buckets had too few steps for a band; no other left its own."
     if movement is None:
-        return f"no bucket left its band. {_share(movement)}"
+        return f"{bands[0].lower()}{bands[1:]} {_share(movement)}"
     if movement.share >= MOSTLY:
-        return f"mix, no instability: {_share(movement, start=False)} No bucket left its band."
-    return (
-        f"neither mix nor instability, but noise and learning within the buckets: {_share(movement, start=False)} "
-        "No bucket left its band."
-    )
+        return f"mix{', no instability' * (not without_band)}: {_share(movement, start=False)} {bands}"
+    neither = "neither mix nor instability, but" if not without_band else "no mix, but"
+    return f"{neither} noise and learning within the buckets: {_share(movement, start=False)} {bands}"
 
 
 def _share(movement: RawMovement | None, *, start: bool = True) -> str:

@@ -11,6 +11,9 @@ from typing import Any
 
 from dflash_lightning.training.window_sums import Sums
 
+FEWEST_WITHIN = 12
+"""Degrees of freedom within the buckets from which a share means something."""
+
 
 @dataclass(kw_only=True)
 class MixSplit:
@@ -138,7 +141,7 @@ class RawSplit:
         self._close()
         between, within, dof = self.between, self.within, (self.between_dof, self.within_dof)
         self.between = self.within = self.between_dof = self.within_dof = 0.0
-        if not dof[1] or not between + within:
+        if dof[1] < FEWEST_WITHIN or not between + within:
             return None
         by_chance = dof[0] * within / dof[1]
         share = max(0.0, between - by_chance) / (between + within)

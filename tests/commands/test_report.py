@@ -1,3 +1,6 @@
+import os
+import shutil
+
 import pytest
 
 from dflash_lightning.commands.report import parse_steps
@@ -25,6 +28,8 @@ def test_output_and_png_go_where_they_are_told(small, tmp_path):
     assert page.is_file()
     assert [path.name for path in pictures.iterdir()] == ["loss.png"]
     assert not (small / "report.html").exists()
+    assert main(["report", str(small), "--output", str(pictures)]) == 0
+    assert (pictures / "report.html").is_file()
 
 
 def test_text_prints_bars_and_writes_nothing(tmp_path, capsys, monkeypatch):
@@ -63,6 +68,13 @@ def test_a_log_of_another_trainer(tmp_path, capsys):
     assert "bars from" in capsys.readouterr().out
     assert main(["report", str(log)]) == 0
     assert (tmp_path / "report.html").is_file()
+
+
+def test_a_folder_whose_name_is_no_text(small, tmp_path, capfdbinary):
+    folder = tmp_path / os.fsdecode(b"run \xff\xfe")
+    shutil.copytree(small, folder)
+    assert main(["report", str(folder)]) == 0
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,19 @@ def test_the_words_at_the_end_of_an_epoch(share, excursions, skipped, words):
     assert words in epoch_words(movement, [one] * excursions, skipped, EDGES)
 
 
+@pytest.mark.parametrize("share", [0.9, 0.1, None])
+def test_a_bucket_without_a_band_is_not_said_to_be_in_it(share):
+    movement = None if share is None else RawMovement(share=share, deviation=0.5)
+    words = epoch_words(movement, [], 0, EDGES, without_band=2)
+    assert f"2 of {len(EDGES)} buckets had too few steps for a band" in words
+    assert "instability" not in words
+
+
+def test_a_watch_knows_which_buckets_have_no_band_yet():
+    words, _ = watched([[(0, 1.0, 1.0)]] * 20)[0].end_epoch()
+    assert words.startswith(f"{len(EDGES) - 1} of {len(EDGES)} buckets had too few steps for a band")
+
+
 def test_rows_of_the_picture_hold_the_band_where_there_is_one():
     watch = LossWatch(EDGES, RULE)
     for number, micro_batches in enumerate(noisy(60), start=1):
