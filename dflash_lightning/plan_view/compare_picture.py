@@ -14,11 +14,14 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from dflash_lightning.plan_view.columns import percent, plural
+from dflash_lightning.plan_view.compare import against_shuffled
 from dflash_lightning.plan_view.facts import PlanFacts
 from dflash_lightning.plan_view.pictures import DARK, LIGHT, RED, draw_mix, legend_of_buckets
 
 _ACROSS = 5
 """Small pictures of the mix in one row."""
+_NO_GAIN = 0.95
+"""Mean TV / mean TV shuffled above which an order is no better than chance."""
 _HATCHED = {"color": LIGHT, "hatch": "////", "edgecolor": "black", "linewidth": 0.5}
 
 
@@ -53,7 +56,7 @@ def _draw_mixes(figure: Any, compared: Mapping[str, PlanFacts], rows: int) -> No
     for axis, (name, facts) in zip(axes.flat, compared.items(), strict=False):
         axis.set_axis_on()
         draw_mix(axis, facts)
-        axis.set(title=name, xlabel="", ylabel="")
+        axis.set(title=f"{name}, longest rows" if facts.mixes_buckets else name, xlabel="", ylabel="")
         axis.tick_params(labelbottom=True)
     figure.supxlabel("position in the epoch (%)", fontsize=11)
     figure.supylabel("share of batches (%)", fontsize=11)
@@ -97,9 +100,21 @@ def _draw_windows(axis: Axes, names: Sequence[str], compared: Sequence[PlanFacts
     axis.set_xlim(left=0)
     axis.grid(axis="x", alpha=0.3)
     axis.set_xlabel("TV of a window to the epoch's mix (0 to 1)")
-    axis.legend(loc="best", fontsize=9)
-    best = min(range(len(names)), key=lambda i: mixes[i].tv_mean / (compared[i].shuffled.tv_mean or 1))
-    axis.set_title(f"Window mix: {names[best]} gains most over shuffling")
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, fontsize=9, frameon=False)
+    axis.set_title(windows_finding(dict(zip(names, compared, strict=True))))
+
+
+def windows_finding(compared: Mapping[str, PlanFacts]) -> str:
+    """The title of the windows: who gains most over chance, of those whose batches hold one bucket each."""
+    ratios = {
+        name: against_shuffled(facts) or 0.0
+        for name, facts in compared.items()
+        if facts.shuffled.tv_mean and not facts.mixes_buckets
+    }
+    best = min(ratios, key=lambda name: ratios[name], default=None)
+    if best is None or ratios[best] > _NO_GAIN:
+        return "Window mix: none is nearer to the epoch's than shuffled"
+    return f"Window mix: {best} gains most over shuffling"
 
 
 def _draw_runs(axis: Axes, names: Sequence[str], compared: Sequence[PlanFacts]) -> None:

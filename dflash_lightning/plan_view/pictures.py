@@ -27,6 +27,8 @@ LEAST_BATCHES = 10
 """A stretch of fewer batches shows single batches, no mix."""
 DARK, LIGHT, RED = "#31356e", "#b8d1e6", "#c0392b"
 _SCALES = ((1e9, "billion"), (1e6, "million"), (1e3, "thousand"), (1, "tokens"))
+MOST_LABELS = 10
+"""Buckets that have room for their figures beside each other."""
 _BINS = (1, 2, 3, 4, 5, 10, 100, 1000)
 """Run lengths are counted from each of these up to the next."""
 
@@ -58,7 +60,7 @@ def draw_plan(facts: PlanFacts, output: Path, *, source: str) -> None:
         )
         _draw_runs(axes["runs"], facts)
         _draw_windows(axes["windows"], facts)
-        _draw_padding(axes["padding"], facts)
+        draw_padding(axes["padding"], facts)
         _draw_balance(axes["balance"], facts)
         figure.savefig(output, dpi=120)
         plt.close(figure)
@@ -170,7 +172,7 @@ def window_distances(facts: PlanFacts) -> Any:
     return 0.5 * np.abs(counts / size - share).sum(axis=1)
 
 
-def _draw_padding(axis: Axes, facts: PlanFacts) -> None:
+def draw_padding(axis: Axes, facts: PlanFacts) -> None:
     """Real tokens and padding of each bucket."""
     summary = facts.judgement.summary
     real = np.array([bucket.tokens for bucket in summary.buckets])
@@ -184,11 +186,13 @@ def _draw_padding(axis: Axes, facts: PlanFacts) -> None:
     )  # fmt: skip
     efficiency = real / np.maximum(padded, 1)
     named = [percent(share) if total else "-" for share, total in zip(efficiency, padded, strict=True)]
-    axis.bar_label(bars, named, padding=2)
-    axis.set_xticks(places, [f"{i}\nto {bucket.high:,}" for i, bucket in enumerate(summary.buckets)])
+    axis.bar_label(bars, named if len(named) <= MOST_LABELS else [""] * len(named), padding=2)
+    ticks = places[:: -(-len(places) // MOST_LABELS)]
+    axis.set_xticks(ticks, [f"{i}\nto {summary.buckets[i].high:,}" for i in ticks])
     axis.set(xlabel="bucket, and its longest sample (tokens)", ylabel=f"tokens of the epoch ({unit})")
     axis.set_ylim(0, 1.3 * padded.max() / scale)
-    axis.legend(loc="upper left", title="on the bars: padding efficiency", ncols=2)
+    on_bars = "on the bars: padding efficiency" if len(named) <= MOST_LABELS else None
+    axis.legend(loc="upper left", title=on_bars, ncols=2)
     axis.set_title(f"Padding: {percent(1 - summary.padding_efficiency)} of all computed tokens")
 
 

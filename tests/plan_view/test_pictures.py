@@ -4,15 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 from dflash_lightning.plan import Credit, DiversityFirst, Samples
 from dflash_lightning.plan_view.compare import compare, compared_settings
-from dflash_lightning.plan_view.compare_picture import draw_comparison
+from dflash_lightning.plan_view.compare_picture import draw_comparison, windows_finding
 from dflash_lightning.plan_view.facts import gather_facts
 from dflash_lightning.plan_view.pictures import (
+    MOST_LABELS,
     bucket_colours,
+    draw_padding,
     draw_plan,
     mix_finding,
     stretch_shares,
@@ -70,6 +73,28 @@ def test_titles_say_what_is_to_be_seen(facts):
         == f"Windows of 8 batches: {closer:.1f} times closer to the epoch's mix than shuffled"
     )
     assert "times further from the epoch's mix than shuffled" in window_finding(uneven)
+
+
+def test_no_strategy_is_praised_that_gains_nothing(samples, settings):
+    def finding(names, run=settings):
+        return windows_finding(compare(samples, compared_settings(run, names)))
+
+    nothing = "Window mix: none is nearer to the epoch's than shuffled"
+    assert finding("shuffle,credit,diversity_first") == "Window mix: credit gains most over shuffling"
+    assert finding("shuffle,diversity_first") == nothing
+    assert finding("mixed_buckets,window_first:8") == nothing  # their buckets are those of the longest rows
+    assert finding("super_buckets:1") == nothing
+    assert finding("credit,shuffle", replace(settings, world=1, accumulate=1)) == nothing
+
+
+@pytest.mark.parametrize("buckets", [1, 10, 11, 40])
+def test_any_number_of_buckets_is_labelled_without_overlap(samples, settings, buckets):
+    plan = replace(settings.plan, edges=tuple(range(400, 400 + buckets)))
+    figure, axis = plt.subplots()
+    draw_padding(axis, gather_facts(samples, replace(settings, plan=plan), None))
+    assert 1 <= len(axis.get_xticks()) <= MOST_LABELS
+    assert sum(bool(text.get_text()) for text in axis.texts) <= MOST_LABELS
+    plt.close(figure)
 
 
 def test_the_dots_are_the_windows_that_were_judged(facts):
