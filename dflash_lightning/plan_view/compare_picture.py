@@ -100,7 +100,9 @@ def _draw_windows(axis: Axes, names: Sequence[str], compared: Sequence[PlanFacts
     axis.set_xlim(left=0)
     axis.grid(axis="x", alpha=0.3)
     axis.set_xlabel("TV of a window to the epoch's mix (0 to 1)")
-    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, fontsize=9, frameon=False)
+    axis.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4.2, ncols=4, fontsize=9, frameon=False
+    )
     axis.set_title(windows_finding(dict(zip(names, compared, strict=True))))
 
 
