@@ -1,6 +1,7 @@
 """Runs whose cause is known get the verdict of that cause, whatever the seed."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,6 +77,22 @@ class TestInstability:
             assert found[0] is verdict
             assert abs(verdict.steps[0] - 250) <= 2
             assert f"at step {verdict.steps[0]}" in verdict.headline
+
+    @pytest.mark.parametrize(
+        ("make", "log"),
+        [(train, {}), (train, {"micro": False}), (smooth, {}), (smooth, {"micro": False}), (smooth, None)],
+        ids=["all of a mix", "windows of a mix", "all", "windows", "the loss alone"],
+    )
+    def test_a_loss_that_climbs_slowly(self, make, log):
+        """It has no place where it jumps: half as much again in 200 steps."""
+        for seed in range(8):
+            training = make(seed, steps=STEPS)
+            later = 0.003 * np.maximum(0, training.steps - 200)
+            training = replace(training, loss=training.loss + later[:, None])
+            run = foreign_run(foreign_lines(training)) if log is None else as_run(training, **log)
+            verdict = of_kind(judge_run(run), "instability")
+            assert "the loss climbs by" in verdict.headline
+            assert 150 <= verdict.steps[0] <= 270
 
     def test_finds_it_beside_the_mix(self):
         assert all(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dflash_lightning.report.detect.climb import Climb, climb
 from dflash_lightning.report.detect.gradient_norm import JUMPS, breaking, growth
 from dflash_lightning.report.detect.jumps import SHIFT_SCORE, Shift, largest_rise, spikes
 from dflash_lightning.report.detect.step_curve import StepCurve
@@ -45,9 +46,10 @@ def instability(
     found = [_tell_non_finite(non_finite)] if non_finite else []
     if rise is not None:
         found.append(_tell_rise(rise, curve, growth(norm_steps, norm, curve.steps[rise.at])))
-    else:
-        broken = breaking(norm, _start(len(norm)))
-        found += [_tell_norm(broken, norm_steps, norm)] if broken is not None else []
+    elif (broken := breaking(norm, _start(len(norm)))) is not None:
+        found.append(_tell_norm(broken, norm_steps, norm))
+    elif (slow := climb(curve.unmixed)) is not None:
+        found.append(_tell_climb(slow, curve))
     high = [i for i in _spikes(curve, rise) if _confirmed(curve, i, growth(norm_steps, norm, curve.steps[i]))]
     found += [_tell_spikes(curve, high)] if high else []
     if not found:
@@ -120,6 +122,18 @@ def _tell_rise(rise: Shift, curve: StepCurve, grown: float | None) -> Finding:
         step=step,
         headline=f"the loss rises by {rise.rise:.2g} from about {before:.3g} at step {step} and {stays}",
         evidence=evidence,
+        steps=[step],
+    )
+
+
+def _tell_climb(slow: Climb, curve: StepCurve) -> Finding:
+    step, before = int(curve.steps[slow.at]), _usual(curve.loss, slow.at)
+    return Finding(
+        step=step,
+        headline=f"the loss climbs by {slow.rise:.2g} from about {before:.3g} at step {step} to the end",
+        evidence=[
+            f"the climb is {slow.score:.0f} times what the loss falls by between neighbouring stretches"
+        ],
         steps=[step],
     )
 
