@@ -15,7 +15,14 @@ import numpy as np
 
 from benchmarks.ordering import packings
 from benchmarks.ordering.mix import ANCHORS, EDGES, LARGEST, documented_mix
-from benchmarks.ordering.noted import NOTED_BALANCE, NOTED_FLOOR, NOTED_RUNS, NOTED_TAIL, NOTED_WINDOWS
+from benchmarks.ordering.noted import (
+    NOTED_BALANCE,
+    NOTED_FLOOR,
+    NOTED_RUN_SHARES,
+    NOTED_RUNS,
+    NOTED_TAIL,
+    NOTED_WINDOWS,
+)
 from benchmarks.ordering.picture import PICTURE, draw
 from benchmarks.ordering.table import beside, print_table
 from dflash_lightning.plan import (
@@ -106,6 +113,16 @@ def runs(labels: dict[str, list[IntArray]]) -> None:
         rows.append([name, *map(beside, values, NOTED_RUNS[name])])
     headings = ["longest run", "worst", "final run", "equal", "first half", "last tenth", "max |taken - t p|"]
     print_table("Section 2.1: runs and drift of the largest bucket", ["order", *headings], rows)
+
+
+def run_shares(labels: dict[str, list[IntArray]]) -> None:
+    """Section 2.1: in runs of which length the largest bucket's batches come."""
+    rows = []
+    for name, seeds in labels.items():
+        counts = np.mean([judge_runs(row, len(EDGES)).largest_in_runs for row in seeds], axis=0)
+        rows.append([name, *map(beside, counts / counts.sum(), NOTED_RUN_SHARES[name])])
+    headings = ["1", "2", "3", "4", "5 to 9", "10 and more"]
+    print_table("Section 2.1: batches of the largest bucket by run length", ["order", *headings], rows)
 
 
 def tails(counts: Sequence[int]) -> None:
@@ -204,6 +221,7 @@ def main() -> None:
     counts = reproduction(samples)
     labels = labels_of(counts)
     runs(labels)
+    run_shares(labels)
     tails(counts)
     windows(labels)
     balance(samples)
