@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from lightning import LightningModule, Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
@@ -22,6 +22,15 @@ class StoppedBySignal(SystemExit):
     """Leaves the run with the exit code that schedulers and shells expect: 143 (SIGTERM) or 130 (Ctrl-C)."""
 
 
+@runtime_checkable
+class StoresAtExit(Protocol):
+    """A callback that stores the state by itself when a run is stopped."""
+
+    @property
+    def resume_uri(self) -> str:
+        """What to give to --ckpt_path then."""
+
+
 class StopOnSignal(Checkpoint):
     """Ends training after the current optimizer step (while it validates: after that) with a checkpoint, also
     when one rank alone is signalled.
@@ -31,7 +40,8 @@ class StopOnSignal(Checkpoint):
     (A Checkpoint, so that Lightning runs it behind the callbacks whose state it saves.)
 
     Args:
-        folder: Where the checkpoint goes; null: `checkpoints` in the run's log folder.
+        folder: Where the checkpoint goes; null: to S3Checkpoint's store where the run has that callback, else
+            into `checkpoints` in the run's log folder.
         echo_seconds: Repeats within this time are echoes of one signal: torchrun hands on to its ranks what
             a terminal or scheduler has sent to them as well.
     """
@@ -83,12 +93,19 @@ class StopOnSignal(Checkpoint):
             self._leave()
 
     def _stop(self, trainer: Trainer, pl_module: DFlashModule, *, sigterm: bool) -> None:
+        name, code = ("SIGTERM", 143) if sigterm else ("Ctrl-C", 130)
+        rank_zero_info(f"stopped by {name}; resume with --ckpt_path {self._save(trainer, pl_module)}")
+        self._leaving = StoppedBySignal(0 if _is_child_of_lightning(trainer) else code)
+
+    def _save(self, trainer: Trainer, pl_module: DFlashModule) -> Path | str:
+        """What to resume from."""
+        stored = [c.resume_uri for c in trainer.checkpoint_callbacks if isinstance(c, StoresAtExit)]
+        if stored and self.folder is None:
+            return stored[0]
         folder = Path(self.folder or Path(trainer.log_dir or trainer.default_root_dir) / "checkpoints")
         path = folder / f"stopped-step={pl_module.data.position.steps}.ckpt"
         trainer.save_checkpoint(path)
-        name, code = ("SIGTERM", 143) if sigterm else ("Ctrl-C", 130)
-        rank_zero_info(f"stopped by {name}; resume with --ckpt_path {path}")
-        self._leaving = StoppedBySignal(0 if _is_child_of_lightning(trainer) else code)
+        return path
 
     def _leave(self, *_: Any) -> None:
         """At the first hook behind the step's own log, so that a resumed run has every row."""

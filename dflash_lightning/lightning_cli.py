@@ -16,10 +16,13 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCL
 from lightning.pytorch.loggers import WandbLogger
 
 from dflash_lightning import callbacks
+from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
 from dflash_lightning.callbacks.signals import StoppedBySignal
+from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.redact import hidden_environment, redact
-from dflash_lightning.training.checkpoint_path import newest_checkpoint
+from dflash_lightning.training.checkpoint_path import meant_by
+from dflash_lightning.training.fetching_io import fetch_addresses
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.wandb_runs import begin_wandb, resume_wandb
 
@@ -107,24 +110,21 @@ class DFlashCLI(LightningCLI):
         """Leave the config alone: YAML and command line win over what a checkpoint remembers."""
 
     def before_instantiate_classes(self) -> None:
-        """`--ckpt_path last` is the newest checkpoint on disk; none there is an error, not a fresh run."""
+        """`--ckpt_path last` is the newest checkpoint of this config; none there is an error."""
         if not self.config.get("subcommand"):
             return
         config = self.config[self.config.subcommand]
-        if config.get("ckpt_path") == "last":
-            config.ckpt_path = str(newest_checkpoint(_checkpoint_folders(config)))
+        if config.get("ckpt_path"):
+            config.ckpt_path = meant_by(config.ckpt_path, config.trainer.callbacks or [], _run_folder(config))
         if config.get("ckpt_path") and self.config.subcommand == "fit":
             loggers = config.trainer.logger
             resume_wandb(loggers if isinstance(loggers, list) else [loggers], _run_folder(config))
 
-
-def _checkpoint_folders(config: Any) -> list[Path]:
-    """Where checkpoints of a run with this config lie: named folders of callbacks, then the run's root."""
-    folders = []
-    for callback in config.trainer.callbacks or []:
-        init = callback.get("init_args") or {}
-        folders += [Path(init[key]) for key in ("dirpath", "folder") if init.get(key)]
-    return folders or [_run_folder(config)]
+    def instantiate_classes(self) -> None:
+        """`--ckpt_path s3://...` is understood without S3Checkpoint too, which brings settings of its own."""
+        super().instantiate_classes()
+        if not any(isinstance(callback, S3Checkpoint) for callback in self.trainer.checkpoint_callbacks):
+            fetch_addresses(self.trainer, StoreSettings())
 
 
 def run_cli(arguments: Sequence[str]) -> DFlashCLI:

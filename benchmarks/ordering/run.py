@@ -81,7 +81,7 @@ class Run:
             self.sums.add(outcome)
             (outcome.numerator / len(batches)).backward()
         norm = raw_norm(self.parameters)
-        totals = self.sums.finish(norm, (False, False), lambda tensor: tensor)
+        totals = self.sums.finish(norm, {}, lambda tensor: tensor)
         self.sums.clear()
         record = normalize_gradients(
             self.parameters,

@@ -31,7 +31,7 @@ class WindowSteps(LightningModule):
         self.guard = SkipCounter(max_skipped_steps)
         self.window_sums = WindowSums()
         self.logged = LoggedTotals()
-        self.stop_votes = {"sigterm": False, "sigint": False}
+        self.stop_votes = {"sigterm": False, "sigint": False, "storage": False}
         self.last_step: StepRecord | None = None
         self.last_totals = WindowTotals()
         self.last_window: WindowFacts | None = None
@@ -82,8 +82,7 @@ class WindowSteps(LightningModule):
         """Sum the window over ranks, then normalise, check and clip in one place (spec/dflash.md 2.6.1)."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         norm = raw_norm(parameters).to(self.device)
-        votes = self.stop_votes["sigterm"], self.stop_votes["sigint"]
-        self.last_totals = self.window_sums.finish(norm, votes, self._sum_over_ranks)
+        self.last_totals = self.window_sums.finish(norm, self.stop_votes, self._sum_over_ranks)
         self.last_step = normalize_gradients(
             parameters,
             norm=norm.item(),

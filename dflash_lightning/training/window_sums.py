@@ -5,7 +5,7 @@ law   only sums travel: one collective and one host synchronisation per optimize
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 import torch
@@ -69,6 +69,8 @@ class WindowTotals(Sums):
     sigterm: float = 0.0
     """Ranks that were asked to stop by SIGTERM."""
     sigint: float = 0.0
+    storage: float = 0.0
+    """Ranks that can no longer store checkpoints."""
 
 
 def _ratio(numerator: float, denominator: float) -> float:
@@ -113,23 +115,22 @@ class WindowSums:
         self._buckets.append(bucket)
         self.losses.append(outcome.numerator.detach())
 
-    def finish(self, norm: Tensor, signals: tuple[bool, bool], reduce: Reduce) -> WindowTotals:
-        """Sum over micro-batches, then over ranks. `signals`: (SIGTERM, SIGINT) seen by this rank."""
+    def finish(self, norm: Tensor, votes: Mapping[str, bool], reduce: Reduce) -> WindowTotals:
+        """Sum over micro-batches, then over ranks. `votes`: this rank's, by the names of WindowTotals."""
         buckets = torch.stack([self._of(bucket) for bucket in range(self.num_buckets)])  # [K, 9]
         flags = torch.stack(
-            [(~torch.isfinite(norm)).double(), *(norm.new_tensor(s).double() for s in signals)]
+            [(~torch.isfinite(norm)).double(), *(norm.new_tensor(v).double() for v in votes.values())]
         )
         everyone = reduce(torch.cat([buckets.flatten(), flags])).tolist()
         width = buckets.shape[1]
         rows = [everyone[start : start + width] for start in range(0, buckets.numel(), width)]
         whole = [math.fsum(column) for column in zip(*rows, strict=True)]
-        non_finite, sigterm, sigint = everyone[buckets.numel() :]
+        non_finite, *counted = everyone[buckets.numel() :]
         return WindowTotals(
             **_named(whole),
             by_bucket=tuple(Sums(**_named(row)) for row in rows),
             non_finite=non_finite,
-            sigterm=sigterm,
-            sigint=sigint,
+            **dict(zip(votes, counted, strict=True)),
         )
 
     def _of(self, bucket: int) -> Tensor:

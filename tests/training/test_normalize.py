@@ -1,6 +1,7 @@
 """Window sums and normalisation on literal numbers (spec/dflash.md 6.16). With a drafter: tests/ranks."""
 
 import math
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -22,19 +23,19 @@ def outcome(loss, weight, correct=(False, False, False)) -> BlockOutcome:
     return BlockOutcome(torch.tensor(as_block[0]), weights, weights > 0, torch.tensor(as_block[2]))
 
 
-def totals(*ranks, norm=1.0, signals=(False, False)):
+def totals(*ranks, norm=1.0, votes=MappingProxyType({})):
     """Sums of a window; `ranks` holds the micro-batches of each."""
     vectors = []
     for micro_batches in ranks[:-1]:
-        _finish(micro_batches, norm, signals, lambda v: vectors.append(v) or v)
-    return _finish(ranks[-1], norm, signals, lambda v: v + sum(vectors))
+        _finish(micro_batches, norm, votes, lambda v: vectors.append(v) or v)
+    return _finish(ranks[-1], norm, votes, lambda v: v + sum(vectors))
 
 
-def _finish(micro_batches, norm, signals, reduce):
+def _finish(micro_batches, norm, votes, reduce):
     sums = WindowSums()
     for micro_batch in micro_batches:
         sums.add(outcome(*micro_batch))
-    return sums.finish(torch.tensor(norm), signals, reduce)
+    return sums.finish(torch.tensor(norm), votes, reduce)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_one_collective_carries_what_ranks_must_agree_on():
     calls = []
     sums = WindowSums()
     sums.add(outcome(*THREE))
-    both = sums.finish(torch.tensor(math.inf), (True, False), lambda v: calls.append(v) or v + v)
+    both = sums.finish(torch.tensor(math.inf), {"sigterm": True}, lambda v: calls.append(v) or v + v)
     assert len(calls) == 1
     assert (both.non_finite, both.sigterm, both.sigint) == (2, 2, 0)
 
@@ -85,7 +86,7 @@ def test_clearing_forgets_the_window():
     sums.clear()
     sums.add(outcome(*THREE))
     assert len(sums.losses) == 1
-    assert sums.finish(torch.tensor(1.0), (False, False), lambda v: v).loss == pytest.approx(3.3167, abs=1e-4)
+    assert sums.finish(torch.tensor(1.0), {}, lambda v: v).loss == pytest.approx(3.3167, abs=1e-4)
 
 
 def weights(*gradients):

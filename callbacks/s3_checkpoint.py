@@ -1,0 +1,162 @@
+"""Checkpoints in a bucket or folder, without a step that waits for them."""
+
+from contextlib import suppress
+from typing import Any, Literal
+from uuid import uuid4
+
+import torch
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.utilities import rank_zero_warn
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+from dflash_lightning.callbacks.signals import StoppedBySignal
+from dflash_lightning.checkpoint.cadence import Cadence, among_best
+from dflash_lightning.checkpoint.job import Mode, Retention
+from dflash_lightning.checkpoint.session import Memory
+from dflash_lightning.checkpoint.stores.settings import StoreSettings
+from dflash_lightning.training.checkpoint_state import value_of
+from dflash_lightning.training.fetching_io import fetch_addresses
+from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.saves import CheckpointsLost, Saves, open_saves
+
+
+class S3Checkpoint(Checkpoint):
+    """Saves the whole training state at optimizer steps: a copy in memory, everything else in the background.
+    `--ckpt_path` with the same address, or `last`, goes on from the newest. Logs, on rank 0:
+
+        checkpoint/blocked_s        seconds that training stood still since the last log
+        checkpoint/durable_after_s  seconds from the copy to the store, of the newest that is there
+        checkpoint/queue            saves that are not durable yet
+        checkpoint/bytes, coalesced, retries   stored; replaced by newer ones while waiting; failed attempts
+
+    Args:
+        uri: s3://bucket/prefix or a folder; one run at a time.
+        settings: How to reach the store; credentials come from the usual AWS chain.
+        every_n_steps: Optimizer steps between saves; null: none for this reason.
+        every_minutes: Minutes between saves; null: none for this reason.
+        keep_last: Newest checkpoints that stay; -1: all.
+        keep_best: Best checkpoints that stay, by `monitor`.
+        monitor: Metric of the validation, such as val/tau; a save follows each one that is among the best.
+        mode: min or max, whichever of `monitor` is better.
+        keep_every_n_steps: Checkpoints of these steps stay for ever.
+        on_error: A save that cannot be stored, now or later, ends the run (raise) or is only told (warn).
+        deadline_s: Seconds for the last save when the run is stopped or fails.
+        end_deadline_s: The same when it ends by itself.
+        arenas: Snapshots that can wait in memory; null: three, or two where memory is short.
+        process: Store from a process of its own; false: from a thread.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        settings: StoreSettings = StoreSettings(),  # noqa: B008  (frozen)
+        every_n_steps: int | None = 500,
+        every_minutes: float | None = None,
+        keep_last: int = 2,
+        keep_best: int = 1,
+        monitor: str | None = None,
+        mode: Mode = "max",
+        keep_every_n_steps: int | None = None,
+        on_error: Literal["raise", "warn"] = "raise",
+        deadline_s: float = 25.0,
+        end_deadline_s: float = 600.0,
+        arenas: int | None = None,
+        process: bool = True,
+    ) -> None:
+        self.uri = uri.rstrip("/") or uri
+        self.settings = settings
+        self.retention = Retention(
+            keep_last=keep_last,
+            keep_best=keep_best,
+            every_n_steps=keep_every_n_steps,
+            monitor=monitor,
+            mode=mode,
+        )
+        self.cadence = Cadence(every_n_steps=every_n_steps, every_minutes=every_minutes)
+        self.on_error = on_error
+        self.deadline_s = deadline_s
+        self.end_deadline_s = end_deadline_s
+        self._memory = Memory(arenas=arenas, process=process, pin=torch.cuda.is_available())
+        self._run_id = uuid4().hex[:12]
+        self._best: list[float] = []
+        self._saves: Saves | None = None  # of rank 0
+
+    @property
+    def resume_uri(self) -> str:
+        return self.uri
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        fetch_addresses(trainer, self.settings)
+        if stage == "fit" and not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
+            raise ValueError(
+                f"S3Checkpoint saves the state of one process, and {type(trainer.strategy).__name__} spreads "
+                "it over several; train with strategy: ddp, or save with Lightning's ModelCheckpoint"
+            )
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, DFlashModule)
+        where = self.uri, self.settings, self._run_id
+        self._saves = open_saves(trainer, pl_module, *where, self._memory, self.retention)
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
+        if self._saves:
+            self._saves.begin_step()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(pl_module, DFlashModule)
+        saves, session = self._saves, self._saves and self._saves.session
+        if session:
+            session.poll()
+            failed = session.problem is not None and self.on_error == "raise"
+            pl_module.stop_votes["storage"] = session.taken_over or failed
+        if not pl_module.step_finished:
+            return
+        if pl_module.last_totals.storage:
+            reason = session.problem if session else "rank 0 says why"
+            raise CheckpointsLost(f"checkpoints can no longer be stored: {reason}")
+        if saves and session:
+            saves.prepare()
+            if self.cadence.is_due(pl_module.data.position.steps, saves.age_s):
+                saves.save("step")
+            if pl_module.log_now:
+                pl_module.log_dict(session.metrics(), rank_zero_only=True)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        monitor = self.retention.monitor
+        if trainer.state.fn != "fit" or trainer.sanity_checking or monitor is None:
+            return
+        value = value_of(trainer, monitor)  # refused on all ranks where there is none
+        best = among_best(self._best, value, keep=self.retention.keep_best, mode=self.retention.mode)
+        self._best = best or self._best
+        if best and self._saves:
+            self._saves.save("best")
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        saves, self._saves = self._saves, None
+        lost = saves is not None and not saves.finish("end", self.end_deadline_s)
+        if trainer.strategy.reduce_boolean_decision(lost and self.on_error == "raise", all=False):
+            raise CheckpointsLost("the run is over, but its last checkpoint is not stored; the log names it")
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        stopped = isinstance(exception, (SystemExit, KeyboardInterrupt, SIGTERMException))
+        saves, self._saves = self._saves, None
+        try:
+            if saves:
+                saves.finish("signal" if stopped else "exception", self.deadline_s)
+        except Exception as error:  # what ended the run must be what people see
+            rank_zero_warn(f"the last checkpoint cannot be taken: {error}")
+        if isinstance(exception, (StoppedBySignal, CheckpointsLost)):
+            with suppress(Exception):  # all ranks are here; if one left, torchrun would end the others
+                trainer.strategy.barrier("the last checkpoint")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"uri": self.uri, "run_id": self._run_id, "best": list(self._best)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Under the same prefix it is the same run, whose older checkpoints may go; elsewhere another."""
+        if state_dict["uri"] == self.uri:
+            self._run_id, self._best = state_dict["run_id"], list(state_dict["best"])

@@ -1,0 +1,287 @@
+"""S3Checkpoint in one process, on a folder. Two ranks: tests/ranks; a real S3 server: below, marked slow."""
+
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+import torch
+from lightning import Callback
+
+from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
+from dflash_lightning.callbacks.signals import StopOnSignal, StoppedBySignal
+from dflash_lightning.checkpoint.fetch import fetch_checkpoint
+from dflash_lightning.checkpoint.listing import list_manifests
+from dflash_lightning.checkpoint.resume import NothingFound
+from dflash_lightning.checkpoint.stores.errors import StoreError
+from dflash_lightning.checkpoint.stores.local import LocalStore
+from dflash_lightning.checkpoint.stores.open import open_store
+from dflash_lightning.checkpoint.stores.settings import StoreSettings
+from dflash_lightning.training.saves import CheckpointsLost
+from tests.ranks.jobs import Recorder, logged, read_rows
+from tests.runs import make_store, toy_data, toy_module, toy_trainer
+
+LENGTHS = np.random.default_rng(5).integers(6, 33, 44).tolist()
+STOP = 4
+EVERY_4 = {"val_check_interval": 4, "check_val_every_n_epoch": None}
+"""Micro-batches between validations."""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, toy_target):
+    return make_store(tmp_path_factory.mktemp("store"), toy_target, LENGTHS, held_out=[10, 20])
+
+
+class At(Callback):
+    """Does something behind one optimizer step."""
+
+    def __init__(self, step, action):
+        self.step, self.action = step, action
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if pl_module.step_finished and pl_module.data.position.steps == self.step:
+            self.action()
+
+
+def fit(root, target, store, *callbacks, resume=None, **options):
+    recorder = Recorder()
+    settings = {"max_epochs": 1, "enable_checkpointing": True, **options}
+    trainer = toy_trainer(root, callbacks=[*callbacks, recorder], **settings)
+    trainer.fit(toy_module(target), toy_data(store), ckpt_path=resume)
+    return recorder
+
+
+def in_thread(folder, **options):
+    return S3Checkpoint(str(folder), **{"process": False, "every_n_steps": 2, **options})
+
+
+def steps_in(folder):
+    """Of the checkpoints that are complete, oldest first."""
+    manifests = list_manifests(LocalStore(folder), "").manifests
+    return [(m.step, m.kind) for m in reversed(manifests)]
+
+
+def manifests_in(folder):
+    return list(reversed(list_manifests(LocalStore(folder), "").manifests))
+
+
+class Fail(Exception):
+    pass
+
+
+def fail():
+    raise Fail("an error of the training code")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, toy_target, store):
+    """Never stopped, and without S3Checkpoint."""
+    return fit(tmp_path_factory.mktemp("whole"), toy_target, store)
+
+
+def test_it_changes_nothing_and_leaves_the_newest(tmp_path, toy_target, store, whole):
+    ours = fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept", keep_last=2))
+    assert ours.steps == whole.steps
+    total = len(whole.steps)
+    kept = steps_in(tmp_path / "kept")
+    assert len(kept) == 2
+    assert kept[-1][0] == total
+    assert not (tmp_path / "kept" / "owner.json").exists()
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_stopped_and_resumed_by_address_equals_never_stopped(process, tmp_path, toy_target, store, whole):
+    folder = tmp_path / "kept"
+    with pytest.raises(Fail):
+        fit(
+            tmp_path / "a",
+            toy_target,
+            store,
+            S3Checkpoint(str(folder), every_n_steps=3, process=process),
+            At(STOP, fail),
+        )
+    assert steps_in(folder)[-1] == (STOP, "exception")
+    callback = S3Checkpoint(str(folder), every_n_steps=3, process=process)
+    rest = fit(tmp_path / "b", toy_target, store, callback, resume=str(folder))
+    assert rest.steps == whole.steps[STOP:]
+    assert rest.batches == whole.batches[2 * STOP :]
+    assert len({m.run_id for m in manifests_in(folder)}) == 1  # under the same prefix it is the same run
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")  # callbacks that are not there now
+def test_an_address_with_a_step_and_a_file_for_stock_lightning(tmp_path, toy_target, store, whole):
+    folder = tmp_path / "kept"
+    fit(tmp_path / "a", toy_target, store, in_thread(folder, keep_last=-1))
+    by_step = fit(tmp_path / "b", toy_target, store, in_thread(tmp_path / "other"), resume=f"{folder}/step=4")
+    (file,) = (folder / "data").glob("step=4-*.ckpt")
+    assert torch.load(file, weights_only=True)["DFlashDataModule"]["position"]["steps"] == 4
+    by_file = fit(tmp_path / "c", toy_target, store, resume=str(file))
+    assert by_step.steps == by_file.steps == whole.steps[4:]
+    runs = {m.run_id for where in ("kept", "other") for m in manifests_in(tmp_path / where)}
+    assert len(runs) == 2  # under another prefix it is another run
+
+
+def test_what_stays_is_the_newest_the_best_and_every_nth(tmp_path, toy_target, store):
+    folder = tmp_path / "kept"
+    callback = in_thread(
+        folder, every_n_steps=1, keep_last=1, keep_best=1, monitor="val/tau", keep_every_n_steps=5
+    )
+    fit(tmp_path, toy_target, store, callback, **EVERY_4)
+    kept = manifests_in(folder)
+    validated = [m for m in kept if "val/tau" in m.metrics]
+    assert {m.kind for m in validated} <= {"best", "end"}
+    assert all(m.step % 2 == 0 for m in validated)  # behind every second step
+    fifth = {m.step for m in kept if m.step % 5 == 0}
+    assert fifth
+    assert len(kept) <= 2 + len(fifth) + 1
+    assert kept[-1].facts["world_size"] == 1
+    assert kept[-1].facts["plan_digest"]
+
+
+def test_best_of_several_validations(tmp_path, toy_target, store):
+    folder = tmp_path / "kept"
+    callback = in_thread(folder, every_n_steps=None, keep_last=0, keep_best=1, monitor="val/loss", mode="min")
+    fit(tmp_path, toy_target, store, callback, **EVERY_4, max_epochs=2)
+    rows = read_rows(tmp_path / "logs" / "version_0")
+    lowest = min(logged(rows, "val/loss"))
+    best = fetch_checkpoint(f"{folder}/best", StoreSettings(), tmp_path / "got").manifest
+    assert best.metrics["val/loss"] == pytest.approx(lowest, rel=1e-6)
+
+
+def test_a_metric_that_no_validation_gives_is_refused(tmp_path, toy_target, store):
+    with pytest.raises(ValueError, match="no validation gives 'val/nothing'; monitor one of .*val/tau"):
+        fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept", monitor="val/nothing"))
+
+
+def test_what_is_logged(tmp_path, toy_target, store):
+    fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept"), At(5, lambda: time.sleep(1)))
+    rows = read_rows(tmp_path / "logs" / "version_0")
+    blocked = logged(rows, "checkpoint/blocked_s")
+    assert len(blocked) == len([row for row in rows if "train/loss" in row])
+    assert all(0 < seconds < 5 for seconds in blocked)
+    assert logged(rows, "checkpoint/durable_after_s")
+    assert logged(rows, "checkpoint/bytes")[-1] > 0
+    assert set(logged(rows, "checkpoint/retries")) == {0.0}
+    assert len(logged(rows, "checkpoint/queue")) == len(logged(rows, "checkpoint/coalesced")) == len(blocked)
+
+
+class Refuse:
+    """From a call on, the store refuses every upload: a right was taken away during the run."""
+
+    def __init__(self, monkeypatch):
+        self.monkeypatch = monkeypatch
+
+    def __call__(self):
+        def refused(self, key, *, size_hint):
+            raise StoreError(f"may not write {key}", kind="denied")
+
+        self.monkeypatch.setattr(LocalStore, "open_upload", refused)
+
+
+def test_a_store_that_refuses_ends_the_run_at_the_next_step_once(
+    tmp_path, toy_target, store, monkeypatch, caplog
+):
+    pause = At(5, lambda: time.sleep(0.5))
+    with pytest.raises(CheckpointsLost, match=r"can no longer be stored: .*step 4 \(step\).*may not write"):
+        fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept"), At(3, Refuse(monkeypatch)), pause)
+    assert steps_in(tmp_path / "kept") == [(2, "step")]
+    assert "is not stored, and the run ends" in caplog.text
+
+
+def test_on_request_it_is_only_told(tmp_path, toy_target, store, monkeypatch, whole, caplog):
+    callback = in_thread(tmp_path / "kept", on_error="warn")
+    ours = fit(
+        tmp_path, toy_target, store, callback, At(3, Refuse(monkeypatch)), At(5, lambda: time.sleep(0.3))
+    )
+    assert ours.steps == whole.steps
+    assert "the checkpoint of step 4 (step) is given up" in caplog.text
+
+
+def test_a_last_save_that_is_lost_fails_the_run(tmp_path, toy_target, store, monkeypatch, whole):
+    last = At(len(whole.steps), Refuse(monkeypatch))
+    with pytest.raises(CheckpointsLost, match="the run is over, but its last checkpoint is not stored"):
+        fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept", every_n_steps=3, keep_last=1), last)
+
+
+def test_a_store_that_cannot_be_used_is_refused_before_training(tmp_path, toy_target, store):
+    (tmp_path / "kept").write_text("a file where a folder should be")
+    with pytest.raises(StoreError, match="checkpoints cannot be kept at"):
+        fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept"))
+
+
+def test_two_runs_on_one_prefix_are_refused(tmp_path, toy_target, store):
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    other = {"run_id": "other", "host": "elsewhere", "pid": 1, "machine": "", "nonce": "n"}
+    (folder / "owner.json").write_text(
+        json.dumps({**other, "started": time.time(), "heartbeat": time.time()})
+    )
+    with pytest.raises(StoreError, match="run other .process 1 on elsewhere. writes here"):
+        fit(tmp_path, toy_target, store, in_thread(folder))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_leaves_a_durable_checkpoint_and_the_code(number, code, tmp_path, toy_target, store, whole):
+    folder = tmp_path / "kept"
+    sent = At(3, lambda: os.kill(os.getpid(), number))  # heard with the votes of the next step
+    with pytest.raises(StoppedBySignal) as reason:
+        fit(tmp_path / "a", toy_target, store, in_thread(folder, every_n_steps=100), StopOnSignal(), sent)
+    assert reason.value.code == code
+    assert steps_in(folder) == [(4, "signal")]
+    assert [*(tmp_path / "a").rglob("*.ckpt")] == []
+    rest = fit(tmp_path / "b", toy_target, store, in_thread(folder), resume=f"{folder}/last")
+    assert rest.steps == whole.steps[4:]
+
+
+def test_what_is_not_durable_in_time_is_named(tmp_path, toy_target, store, monkeypatch, caplog):
+    def slow(self, key, *, size_hint):
+        time.sleep(3)
+        raise StoreError("too late", kind="transient")
+
+    stall = At(3, lambda: monkeypatch.setattr(LocalStore, "open_upload", slow))
+    sent = At(3, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    callback = in_thread(tmp_path / "kept", every_n_steps=100, deadline_s=0.3)
+    with pytest.raises(StoppedBySignal) as reason:
+        fit(tmp_path, toy_target, store, callback, StopOnSignal(), stall, sent)
+    assert reason.value.code == 143
+    assert "the checkpoint of step 4 (signal) is not stored, and the run ends" in caplog.text
+
+
+def test_minutes_count_from_the_last_save(tmp_path, toy_target, store, whole):
+    folder = tmp_path / "kept"
+    callback = in_thread(folder, every_n_steps=None, every_minutes=0.4 / 60, keep_last=-1)
+    fit(tmp_path, toy_target, store, callback, At(3, lambda: time.sleep(0.5)))
+    assert 3 in {step for step, _ in steps_in(folder)}
+    assert steps_in(folder)[-1] == (len(whole.steps), "end") or steps_in(folder)[-1][0] == len(whole.steps)
+
+
+def test_an_address_without_a_checkpoint_is_an_error(tmp_path, toy_target, store):
+    with pytest.raises(NothingFound, match="there is no checkpoint"):
+        fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept"), resume=str(tmp_path / "nothing"))
+
+
+def test_no_download_stays(tmp_path, toy_target, store, monkeypatch):
+    folder, cache = tmp_path / "kept", tmp_path / "tmp"
+    cache.mkdir()
+    fit(tmp_path / "a", toy_target, store, in_thread(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(cache))
+    fit(tmp_path / "b", toy_target, store, in_thread(folder), resume=f"{folder}/last", max_epochs=2)
+    assert [*cache.glob("dflash-checkpoint-*")] == []
+
+
+@pytest.mark.slow
+def test_a_real_s3_server(tmp_path, toy_target, store, whole, s3_settings, s3_uri):
+    """Saved by a process of its own, resumed by address."""
+
+    def to_s3(**options):
+        return S3Checkpoint(s3_uri, s3_settings, **{"every_n_steps": 2, **options})
+
+    with pytest.raises(Fail):
+        fit(tmp_path / "a", toy_target, store, to_s3(), At(STOP, fail))
+    rest = fit(tmp_path / "b", toy_target, store, to_s3(), resume=f"{s3_uri}/last")
+    assert rest.steps == whole.steps[STOP:]
+    manifests = list_manifests(*open_store(s3_uri, s3_settings)).manifests
+    assert [m.step for m in manifests] == [len(whole.steps), len(whole.steps) - 2][: len(manifests)]
+    assert {m.run_id for m in manifests} == {manifests[0].run_id}

@@ -1,0 +1,64 @@
+"""What every rank runs with S3Checkpoint: plain arguments in, plain values out."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from lightning import Callback
+
+from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
+from dflash_lightning.callbacks.signals import StopOnSignal, StoppedBySignal
+from dflash_lightning.checkpoint.stores.errors import StoreError
+from dflash_lightning.checkpoint.stores.local import LocalStore
+from tests.ranks.jobs import Recorder, distribution
+from tests.runs import toy_data, toy_module, toy_trainer
+
+
+class Behind(Callback):
+    """On one rank, behind one optimizer step: a signal to itself, or a store that refuses from now on."""
+
+    def __init__(self, step: int, rank: int, what: str) -> None:
+        self.step, self.rank, self.what = step, rank, what
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if not pl_module.step_finished or pl_module.data.position.steps != self.step:
+            return
+        if trainer.global_rank == self.rank:
+            if self.what == "signal":
+                os.kill(os.getpid(), signal.SIGTERM)
+            else:
+                LocalStore.open_upload = _refused
+
+
+def _refused(self, key, *, size_hint):
+    raise StoreError(f"may not write {key}", kind="denied")
+
+
+def fit(
+    root: str,
+    target: str,
+    store: str,
+    uri: str,
+    *,
+    resume: str | None = None,
+    behind: tuple[int, int, str] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    recorder = Recorder()
+    settings = {"process": False, "every_n_steps": 2, **options}
+    callbacks = [
+        *([Behind(*behind)] if behind else []),
+        StopOnSignal(),
+        S3Checkpoint(uri, **settings),
+        recorder,
+    ]
+    trainer = toy_trainer(Path(root), callbacks=callbacks, enable_checkpointing=True, **distribution())
+    error, upload = None, LocalStore.open_upload
+    try:
+        trainer.fit(toy_module(Path(target)), toy_data(Path(store)), ckpt_path=resume)
+    except (StoppedBySignal, StoreError) as stopped:
+        error = f"{type(stopped).__name__}: {stopped}"
+    finally:
+        LocalStore.open_upload = upload
+    return {"batches": recorder.batches, "steps": recorder.steps, "error": error}
