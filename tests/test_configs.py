@@ -91,9 +91,11 @@ def test_the_documented_run_is_the_documented_one():
 def test_a_fragment_adds_to_the_callbacks_or_replaces_them():
     names = [type(callback).__name__ for callback in parse("tiny").trainer.callbacks]
     added = [type(c).__name__ for c in parse("tiny", "callbacks/early_stop").trainer.callbacks]
+    stored = [type(c).__name__ for c in parse("tiny", "callbacks/s3_checkpoint").trainer.callbacks]
     replaced = [type(c).__name__ for c in parse("tiny", "callbacks/none").trainer.callbacks]
     assert "GradNorm" in names
     assert set(added) == {*names, "EarlyStopping"}
+    assert set(stored) == {*names, "S3Checkpoint"}
     assert not {"GradNorm", "BucketMix", "StopOnSignal"} & set(replaced)
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from jsonargparse import SUPPRESS, ArgumentParser, Namespace
 
 from dflash_lightning.commands.prune_checkpoints import prune
+from dflash_lightning.commands.store_options import add_store_options, store_settings
 from dflash_lightning.commands.teaching_help import TeachingHelp
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for it
-    from dflash_lightning.checkpoint.stores import ObjectStore, StoreSettings
+    from dflash_lightning.checkpoint.stores import ObjectStore
 
 DESCRIPTION = """\
 Look after the checkpoints under a prefix of a bucket, or in a folder.
@@ -83,23 +84,8 @@ def _action_parser(name: str) -> ArgumentParser:
         add("--mode", choices=["min", "max"], help="which values are better (default: as the newest)")
         add("--dry-run", action="store_true", help="only print, even with --yes")
         add("--yes", action="store_true", help="really delete")
-    store = parser.add_argument_group("S3 server").add_argument
-    store("--endpoint-url", metavar="URL", help="server other than AWS (default: AWS_ENDPOINT_URL, or AWS)")
-    store("--region", metavar="NAME", help="region (default: from environment or profile)")
-    store("--profile", metavar="NAME", help="profile in ~/.aws/config (default: the usual chain)")
-    store("--path-style", action="store_true", help="bucket in the path, as most other servers want it")
+    add_store_options(parser)
     return parser
-
-
-def _settings(options: Namespace) -> "StoreSettings":
-    from dflash_lightning.checkpoint.stores import StoreSettings
-
-    return StoreSettings(
-        endpoint_url=options.get("endpoint_url"),
-        region=options.get("region"),
-        profile=options.get("profile"),
-        path_style="path_style" in options,
-    )
 
 
 def _open(options: Namespace) -> "tuple[ObjectStore, str]":
@@ -107,7 +93,7 @@ def _open(options: Namespace) -> "tuple[ObjectStore, str]":
 
     if "://" not in options.uri and not Path(options.uri).is_dir():
         raise FileNotFoundError(f"there is no folder {options.uri}")
-    return open_store(options.uri, _settings(options))
+    return open_store(options.uri, store_settings(options))
 
 
 def _show(options: Namespace, *, deep: bool) -> int:
@@ -133,7 +119,7 @@ def _fetch(options: Namespace) -> int:
 
     with _progress() as on_progress:
         path = fetch(
-            options.uri, _settings(options), Path(options.output), on_skip=tell, on_progress=on_progress
+            options.uri, store_settings(options), Path(options.output), on_skip=tell, on_progress=on_progress
         )
     print(path)
     return 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
+from dflash_lightning.commands.store_options import add_store_options, store_settings
 from dflash_lightning.commands.teaching_help import TeachingHelp
 
 DESCRIPTION = """\
@@ -36,7 +37,12 @@ def make_parser() -> ArgumentParser:
         prog="python cli.py export", description=DESCRIPTION, formatter_class=TeachingHelp
     )
     add = parser.add_argument
-    add("--checkpoint", required=True, metavar="FILE", help="a .ckpt file that `fit` wrote")
+    add(
+        "--checkpoint",
+        required=True,
+        metavar="FILE",
+        help="a .ckpt file that `fit` wrote, or an address: s3://bucket/prefix, .../best, .../step=8",
+    )
     add("--output", required=True, metavar="DIR", help="folder to write; made if missing")
     add(
         "--dtype",
@@ -45,12 +51,14 @@ def make_parser() -> ArgumentParser:
         help="precision of the weights",
     )
     add("--overwrite", action="store_true", help="replace the drafter that is already in --output")
+    add_store_options(parser)
     return parser
 
 
 def _export(options: Namespace) -> None:
     import torch
 
+    from dflash_lightning.checkpoint.address import local_copy
     from dflash_lightning.export.checkpoint import read_checkpoint
     from dflash_lightning.export.zlab import CONFIG_NAME, WEIGHTS_NAME, export_zlab
 
@@ -59,7 +67,8 @@ def _export(options: Namespace) -> None:
         raise ValueError(
             f"{folder} already holds a model; give another --output, or --overwrite to replace it"
         )
-    trained = read_checkpoint(options.checkpoint)
+    with local_copy(options.checkpoint, store_settings(options)) as checkpoint:
+        trained = read_checkpoint(checkpoint)
     export_zlab(trained.config, trained.state, folder, dtype=getattr(torch, options.dtype))
     parameters = sum(tensor.numel() for tensor in trained.state.values())
     size = (folder / WEIGHTS_NAME).stat().st_size

@@ -3,6 +3,9 @@ import json
 import pytest
 import torch
 
+from dflash_lightning.checkpoint.job import SaveJob
+from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.commands.export import main
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.zlab import load_zlab
@@ -46,6 +49,18 @@ def test_a_missing_checkpoint_is_one_message(tmp_path, capsys):
     assert main(["--checkpoint", str(tmp_path / "no.ckpt"), "--output", str(tmp_path / "x")]) == 1
     assert capsys.readouterr().err.startswith("export: ")
     assert not (tmp_path / "x").exists()
+
+
+def test_a_checkpoint_is_found_by_its_address(tmp_path):
+    """A folder here; s3:// goes through the same function."""
+
+    def write(file):
+        torch.save(as_fit_saves_it(DFlashDrafter(TOY)), file)
+
+    job = SaveJob(step=8, epoch=0, kind="step", run_id="a")
+    publish(LocalStore(tmp_path / "kept"), "", job, write)
+    assert main(["--checkpoint", f"{tmp_path}/kept/step=8", "--output", str(tmp_path / "drafter")]) == 0
+    assert load_zlab(tmp_path / "drafter")[0] == TOY
 
 
 def test_help_teaches(capsys):
