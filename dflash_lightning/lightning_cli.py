@@ -115,7 +115,8 @@ class DFlashCLI(LightningCLI):
             return
         config = self.config[self.config.subcommand]
         if config.get("ckpt_path"):
-            config.ckpt_path = meant_by(config.ckpt_path, config.trainer.callbacks or [], _run_folder(config))
+            callbacks = [callback.as_dict() for callback in config.trainer.callbacks or []]
+            config.ckpt_path = meant_by(config.ckpt_path, callbacks, _run_folder(config))
         if config.get("ckpt_path") and self.config.subcommand == "fit":
             loggers = config.trainer.logger
             resume_wandb(loggers if isinstance(loggers, list) else [loggers], _run_folder(config))
