@@ -41,7 +41,8 @@ def make_parser() -> ArgumentParser:
         "--checkpoint",
         required=True,
         metavar="FILE",
-        help="a .ckpt file that `fit` wrote, or an address: s3://bucket/prefix, .../best, .../step=8",
+        help="a .ckpt file that `fit` wrote, or an address: s3://bucket/prefix or a folder, .../best, "
+        ".../step=8",
     )
     add("--output", required=True, metavar="DIR", help="folder to write; made if missing")
     add(
