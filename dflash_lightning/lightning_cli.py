@@ -21,6 +21,7 @@ from dflash_lightning.callbacks.signals import StoppedBySignal
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.redact import hidden_environment, redact
+from dflash_lightning.replacing_lists import with_fresh_lists
 from dflash_lightning.training.checkpoint_path import meant_by
 from dflash_lightning.training.fetching_io import fetch_addresses
 from dflash_lightning.training.module import DFlashModule
@@ -104,7 +105,7 @@ class DFlashCLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parse the words main.py passes on; Lightning's own would warn that sys.argv is there as well."""
         assert isinstance(args, list)
-        self.config = parser.parse_args(args)
+        self.config = parser.parse_args(with_fresh_lists(args))
 
     def _parse_ckpt_path(self) -> None:
         """Leave the config alone: YAML and command line win over what a checkpoint remembers."""

@@ -45,9 +45,10 @@ def export_zlab(
     tensors = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in state.items()}
     weights, described = folder / f"{WEIGHTS_NAME}.part", folder / f"{CONFIG_NAME}.part"
     save_file(tensors, weights, metadata={"format": "pt"})  # transformers refuses a file without this
-    weights.replace(folder / WEIGHTS_NAME)
     content = to_json_dict(config, dtype=str(dtype).removeprefix("torch."))
     described.write_text(json.dumps(content, indent=2) + "\n")
+    weights.chmod(described.stat().st_mode)  # as any new file's; safetensors makes it its owner's alone
+    weights.replace(folder / WEIGHTS_NAME)
     described.replace(folder / CONFIG_NAME)
     return folder
 

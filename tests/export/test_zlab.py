@@ -103,6 +103,11 @@ def inputs(generator):
     return normal(1, 4, 64), normal(1, 6, 192), torch.arange(10)[None], None
 
 
+def test_whoever_may_read_the_config_may_read_the_weights(folder):
+    """A server often runs as another user."""
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
+
+
 def test_the_exported_drafter_is_the_trained_one_rounded_to_bfloat16(folder, drafter):
     config, state = load_zlab(folder)
     again = DFlashDrafter(config)
