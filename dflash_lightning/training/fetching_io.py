@@ -5,7 +5,6 @@ law   rank 0 decides which checkpoint it is, all ranks load that one; each node 
 law   nothing of it stays on the disk
 """
 
-import logging
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,13 +15,12 @@ from lightning import Trainer
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from lightning.pytorch.plugins.io.wrapper import _WrappingCheckpointIO
 from lightning.pytorch.strategies import Strategy
+from lightning.pytorch.utilities import rank_zero_info
 
 from dflash_lightning.checkpoint.address import is_address
 from dflash_lightning.checkpoint.fetch import Fetched, fetch_checkpoint
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
-
-log = logging.getLogger(__name__)
 
 
 def fetch_addresses(trainer: Trainer, settings: StoreSettings) -> None:
@@ -64,7 +62,7 @@ class FetchingIO(_WrappingCheckpointIO):
         if self._strategy.is_global_zero:
             try:
                 fetched = fetch_checkpoint(uri, self._settings, _temporary(name))
-                log.info("resuming from %s", fetched.uri)
+                rank_zero_info(f"loading {fetched.uri}")
             except (StoreError, OSError, ValueError) as error:
                 problem = error
         ours = (name, fetched.uri if fetched else None, str(problem))
