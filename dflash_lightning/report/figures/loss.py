@@ -5,6 +5,7 @@ out   Figure, or None where the logs hold no such values
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from dflash_lightning.report.figures.palette import LIGHT, bucket_colours
 from dflash_lightning.report.figures.reading import (
     Series,
+    has,
     micro_buckets,
     num_buckets,
     numbered,
@@ -159,6 +161,13 @@ def draw_line(axis: Any, points: Series, sheet: Sheet, *, colour: str, label: st
     axis.plot(*envelope(*points, sheet.size.bins), color=colour, lw=0.8, alpha=0.38)
     middle = spread(*points, sheet.size.bins // 2)
     axis.plot(middle.steps, middle.middle, color=colour, label=label)
+
+
+def draw_lines(axis: Any, run: Run, lines: Sequence[tuple[str, str, str]], sheet: Sheet) -> None:
+    """A line for each (name, label, role) that was logged; the role gives its colour."""
+    for name, label, role in lines:
+        if has(run, name):
+            draw_line(axis, series(run, name), sheet, colour=LIGHT[role], label=label)
 
 
 def fit_loss(axis: Any, values: FloatArray) -> None:

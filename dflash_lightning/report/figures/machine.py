@@ -6,7 +6,7 @@ out   Figure, or None where the logs hold no such values
 
 import numpy as np
 
-from dflash_lightning.report.figures.loss import draw_line, legend
+from dflash_lightning.report.figures.loss import draw_line, draw_lines, legend
 from dflash_lightning.report.figures.palette import LIGHT
 from dflash_lightning.report.figures.reading import Series, has, series
 from dflash_lightning.report.figures.sheet import Figure, Sheet
@@ -33,9 +33,7 @@ def throughput_figure(run: Run) -> Figure | None:
         return None
 
     def draw(sheet: Sheet) -> None:
-        for name, label, role in lines:
-            if has(run, name):
-                draw_line(sheet.axes[0], series(run, name), sheet, colour=LIGHT[role], label=label)
+        draw_lines(sheet.axes[0], run, lines, sheet)
         sheet.axes[0].set_ylim(bottom=0)
         sheet.axes[0].set_ylabel("tokens per second")
         legend(sheet)
@@ -117,9 +115,7 @@ def memory_figure(run: Run) -> Figure | None:
         return None
 
     def draw(sheet: Sheet) -> None:
-        for name, label, role in lines:
-            if has(run, name):
-                draw_line(sheet.axes[0], series(run, name), sheet, colour=LIGHT[role], label=label)
+        draw_lines(sheet.axes[0], run, lines, sheet)
         sheet.axes[0].set_ylim(bottom=0)
         sheet.axes[0].set_ylabel("GiB")
         legend(sheet)

@@ -6,7 +6,7 @@ out   Figure, or None where the logs hold no such values
 
 import numpy as np
 
-from dflash_lightning.report.figures.loss import draw_line, fit_scale, legend
+from dflash_lightning.report.figures.loss import draw_line, draw_lines, fit_scale, legend
 from dflash_lightning.report.figures.palette import LIGHT, LINES, ROLES
 from dflash_lightning.report.figures.reading import grouped, has, series
 from dflash_lightning.report.figures.sheet import Figure, Sheet, as_label
@@ -88,9 +88,7 @@ def direction_figure(run: Run) -> Figure | None:
     def draw(sheet: Sheet) -> None:
         axis = sheet.axes[0]
         axis.axhline(0, color=LIGHT["muted"], lw=0.9)
-        for name, label, role in lines:
-            if has(run, name):
-                draw_line(axis, series(run, name), sheet, colour=LIGHT[role], label=label)
+        draw_lines(axis, run, lines, sheet)
         axis.set_ylabel("cosine")
         if len(noise[0]):
             draw_line(sheet.axes[1], noise, sheet, colour=LIGHT["second"], label="")
