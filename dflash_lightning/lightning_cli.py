@@ -22,6 +22,7 @@ from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.redact import hidden_environment, redact
 from dflash_lightning.replacing_lists import with_fresh_lists
+from dflash_lightning.training.agreement import require_agreement
 from dflash_lightning.training.checkpoint_path import meant_by
 from dflash_lightning.training.fetching_io import fetch_addresses
 from dflash_lightning.training.module import DFlashModule
@@ -42,25 +43,30 @@ warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
 
 # data/sampler.py gives each rank its share of the plan, every epoch has its own; preflight refuses others.
 FIXED = {"use_distributed_sampler": False, "reload_dataloaders_every_n_epochs": 1}
+SAME_SETTINGS = (
+    "Start every node with the same files and words; what must differ, such as the path of a local disk, "
+    "belongs into the environment: ${oc.env:NAME}"
+)
 DEFAULTS = {"max_epochs": 6, "gradient_clip_val": 1.0, "log_every_n_steps": 10, "num_sanity_val_steps": 0}
 
 
 class SaveConfig(SaveConfigCallback):
     """Keeps the resolved config of every run that writes into the log folder, and gives it to the loggers;
-    secrets stay out of both (redact.py)."""
+    secrets stay out of both (redact.py). All ranks must have been given the same one."""
 
     def __init__(self, parser: Any, config: Any, words: Sequence[str] = (), **options: Any) -> None:
         super().__init__(parser, config, **options)
         self.words = words
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        hidden = hidden_environment(_texts(self.words), os.environ)
+        config = redact(yaml.safe_load(self.parser.dump(self.config, skip_none=False)), hidden)
+        require_agreement(trainer, "settings", config, way_out=SAME_SETTINGS)
         folder = Path(trainer.log_dir or trainer.default_root_dir)  # asked for on all ranks: it broadcasts
         if self.already_saved or not trainer.is_global_zero:
             return
         self.already_saved = True
         folder.mkdir(parents=True, exist_ok=True)
-        hidden = hidden_environment(_texts(self.words), os.environ)
-        config = redact(yaml.safe_load(self.parser.dump(self.config, skip_none=False)), hidden)
         free_name(folder, "config").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         for logger in trainer.loggers:
             if isinstance(logger, WandbLogger) and stage == "fit":
