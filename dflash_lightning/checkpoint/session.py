@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from dflash_lightning.checkpoint.arenas import Arenas
-from dflash_lightning.checkpoint.attempt import Target
 from dflash_lightning.checkpoint.claim import claim
-from dflash_lightning.checkpoint.events import Durable, Failed
-from dflash_lightning.checkpoint.freezing import plan_snapshot
 from dflash_lightning.checkpoint.heartbeat import STALE_AFTER_S, Heartbeat
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.pending import name_of
 from dflash_lightning.checkpoint.preflight import preflight
 from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.removal import clean_leftovers
+from dflash_lightning.checkpoint.snapshots.arenas import Arenas
+from dflash_lightning.checkpoint.snapshots.freezing import plan_snapshot
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.open import open_store
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
-from dflash_lightning.checkpoint.writer import Writer
+from dflash_lightning.checkpoint.writing.attempt import Target
+from dflash_lightning.checkpoint.writing.events import Durable, Failed
+from dflash_lightning.checkpoint.writing.pending import name_of
+from dflash_lightning.checkpoint.writing.writer import Writer
 
 log = logging.getLogger(__name__)
 LEFTOVER_AGE_S = 3600.0

@@ -10,10 +10,10 @@ from functools import partial
 from lightning import Trainer
 
 from dflash_lightning.checkpoint.job import Kind, Retention
-from dflash_lightning.checkpoint.pending import name_of
 from dflash_lightning.checkpoint.session import Memory, Session
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
+from dflash_lightning.checkpoint.writing.pending import name_of
 from dflash_lightning.training.checkpoint_state import dump_state, make_job
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.wandb_checkpoints import refer_to_checkpoint

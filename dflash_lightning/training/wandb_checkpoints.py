@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from lightning.pytorch.loggers import Logger, WandbLogger
 
-from dflash_lightning.checkpoint.events import Durable
+from dflash_lightning.checkpoint.writing.events import Durable
 
 log = logging.getLogger(__name__)
 

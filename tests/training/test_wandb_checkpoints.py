@@ -4,8 +4,8 @@ import pytest
 import wandb
 from lightning.pytorch.loggers import WandbLogger
 
-from dflash_lightning.checkpoint.events import Durable
 from dflash_lightning.checkpoint.job import SaveJob
+from dflash_lightning.checkpoint.writing.events import Durable
 from dflash_lightning.training.wandb_checkpoints import refer_to_checkpoint
 
 

@@ -14,9 +14,9 @@ from multiprocessing.reduction import recv_handle
 
 import torch
 
-from dflash_lightning.checkpoint.arena import Arena
-from dflash_lightning.checkpoint.messages import Report, Save
-from dflash_lightning.checkpoint.worker import Worker
+from dflash_lightning.checkpoint.snapshots.arena import Arena
+from dflash_lightning.checkpoint.writing.messages import Report, Save
+from dflash_lightning.checkpoint.writing.worker import Worker
 
 
 def main(fd: int, parent: int) -> None:

@@ -6,9 +6,9 @@ law   small: a message never fills a pipe, so sending one does not wait
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from dflash_lightning.checkpoint.arena import Arena
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.snapshot import Frozen
+from dflash_lightning.checkpoint.snapshots.arena import Arena
+from dflash_lightning.checkpoint.snapshots.snapshot import Frozen
 from dflash_lightning.checkpoint.stores.errors import Kind
 
 

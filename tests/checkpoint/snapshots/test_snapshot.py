@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dflash_lightning.checkpoint.arena import Arena
-from dflash_lightning.checkpoint.freezing import plan_snapshot
-from dflash_lightning.checkpoint.snapshot import take_snapshot
-from dflash_lightning.checkpoint.thaw import thaw
+from dflash_lightning.checkpoint.snapshots.arena import Arena
+from dflash_lightning.checkpoint.snapshots.freezing import plan_snapshot
+from dflash_lightning.checkpoint.snapshots.snapshot import take_snapshot
+from dflash_lightning.checkpoint.snapshots.thaw import thaw
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.uint8]
 SHAPES = [(), (0,), (1,), (3,), (2, 3), (4, 0)]

@@ -2,8 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dflash_lightning.checkpoint.pending import FREE, Place, Refuse, Slot, decide, superseded, supersedes
-from tests.checkpoint.writing import job
+from dflash_lightning.checkpoint.writing.pending import (
+    FREE,
+    Place,
+    Refuse,
+    Slot,
+    decide,
+    superseded,
+    supersedes,
+)
+from tests.checkpoint.writing.writers import job
 
 KINDS = ["step", "epoch", "best"]
 

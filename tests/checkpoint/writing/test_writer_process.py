@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dflash_lightning.checkpoint.events import Coalesced, Durable, Restarted
-from tests.checkpoint.writing import (
+from dflash_lightning.checkpoint.writing.events import Coalesced, Durable, Restarted
+from tests.checkpoint.writing.writers import (
     events_until,
     folder_target,
     job,
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow  # the process imports torch
 
 TRAINER = """
 import os, sys, time
-from tests.checkpoint.writing import folder_target, job, make_writer, state_at
+from tests.checkpoint.writing.writers import folder_target, job, make_writer, state_at
 folder, hold, processes, step = sys.argv[1:]
 writer = make_writer(folder_target(folder, hold), shared=processes == "process")
 assert writer.submit(job(int(step)), state_at(int(step))).accepted

@@ -17,11 +17,11 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import send_handle
 
-from dflash_lightning.checkpoint.arena import Arena
-from dflash_lightning.checkpoint.attempt import Target
-from dflash_lightning.checkpoint.messages import Report, Save
+from dflash_lightning.checkpoint.snapshots.arena import Arena
+from dflash_lightning.checkpoint.writing.attempt import Target
+from dflash_lightning.checkpoint.writing.messages import Report, Save
 
-MODULE = "dflash_lightning.checkpoint.uploader"
+MODULE = "dflash_lightning.checkpoint.writing.uploader"
 # Polite from the start, since the imports are heavy; and it looks for modules where the trainer does.
 _START = (
     "import os, sys; os.nice(10); sys.path[:] = {path!r}; from {module} import main; main({fd}, {parent})"

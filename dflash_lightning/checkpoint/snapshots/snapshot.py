@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dflash_lightning.checkpoint.arena import Arena
-from dflash_lightning.checkpoint.freezing import Layout, plan_snapshot
+from dflash_lightning.checkpoint.snapshots.arena import Arena
+from dflash_lightning.checkpoint.snapshots.freezing import Layout, plan_snapshot
 
 
 @dataclass(frozen=True)

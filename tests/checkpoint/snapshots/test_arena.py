@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dflash_lightning.checkpoint.arena import Arena
-from dflash_lightning.checkpoint.arenas import Arenas, arena_count, available_bytes
+from dflash_lightning.checkpoint.snapshots.arena import Arena
+from dflash_lightning.checkpoint.snapshots.arenas import Arenas, arena_count, available_bytes
 
 CAPACITY = 1 << 22
 CLAIM_ELSEWHERE = (
-    "import sys; from dflash_lightning.checkpoint.arena import Arena; "
+    "import sys; from dflash_lightning.checkpoint.snapshots.arena import Arena; "
     "arena = Arena.attached(int(sys.argv[1]), int(sys.argv[2])); "
     "print(arena.claim(), arena.number, flush=True); sys.stdin.read()"
 )

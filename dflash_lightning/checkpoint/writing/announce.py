@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dflash_lightning.checkpoint.events import Coalesced, Durable, Event, Failed, Refused, Restarted
-from dflash_lightning.checkpoint.pending import name_of
+from dflash_lightning.checkpoint.writing.events import Coalesced, Durable, Event, Failed, Refused, Restarted
+from dflash_lightning.checkpoint.writing.pending import name_of
 
 log = logging.getLogger(__name__)
 BETWEEN_WARNINGS_S = 60.0

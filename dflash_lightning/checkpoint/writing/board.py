@@ -6,10 +6,10 @@ law   the trainer may be late to learn that an upload has begun, but never acts 
 
 from dataclasses import replace
 
-from dflash_lightning.checkpoint.arenas import Arenas
-from dflash_lightning.checkpoint.events import Coalesced
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.pending import FREE, Refuse, Slot, decide, superseded
+from dflash_lightning.checkpoint.snapshots.arenas import Arenas
+from dflash_lightning.checkpoint.writing.events import Coalesced
+from dflash_lightning.checkpoint.writing.pending import FREE, Refuse, Slot, decide, superseded
 
 
 class Board:

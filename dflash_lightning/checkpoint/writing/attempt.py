@@ -10,11 +10,11 @@ from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
 import torch
 
-from dflash_lightning.checkpoint.arena import Arena
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.messages import Save, Stored
+from dflash_lightning.checkpoint.snapshots.arena import Arena
+from dflash_lightning.checkpoint.snapshots.thaw import thaw
 from dflash_lightning.checkpoint.stores.protocol import BytesLike, ObjectStore
-from dflash_lightning.checkpoint.thaw import thaw
+from dflash_lightning.checkpoint.writing.messages import Save, Stored
 
 
 @runtime_checkable

@@ -9,10 +9,10 @@ import queue
 import threading
 import time
 
-from dflash_lightning.checkpoint.arena import Arena
-from dflash_lightning.checkpoint.attempt import Target
-from dflash_lightning.checkpoint.messages import Report, Save
-from dflash_lightning.checkpoint.worker import Worker
+from dflash_lightning.checkpoint.snapshots.arena import Arena
+from dflash_lightning.checkpoint.writing.attempt import Target
+from dflash_lightning.checkpoint.writing.messages import Report, Save
+from dflash_lightning.checkpoint.writing.worker import Worker
 
 AT_EXIT_S = 2.0
 

@@ -1,6 +1,6 @@
 import pytest
 
-from dflash_lightning.checkpoint.retrying import Outage, pause_after
+from dflash_lightning.checkpoint.writing.retrying import Outage, pause_after
 
 
 @pytest.mark.parametrize(

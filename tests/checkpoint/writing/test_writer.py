@@ -6,15 +6,15 @@ import threading
 import pytest
 import torch
 
-from dflash_lightning.checkpoint import retrying
-from dflash_lightning.checkpoint.announce import Announcer
-from dflash_lightning.checkpoint.attempt import Target
-from dflash_lightning.checkpoint.events import Coalesced, Durable, Failed, Refused, Restarted
 from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.stores.fault_script import Died, Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
-from tests.checkpoint.writing import (
+from dflash_lightning.checkpoint.writing import retrying
+from dflash_lightning.checkpoint.writing.announce import Announcer
+from dflash_lightning.checkpoint.writing.attempt import Target
+from dflash_lightning.checkpoint.writing.events import Coalesced, Durable, Failed, Refused, Restarted
+from tests.checkpoint.writing.writers import (
     events_until,
     folder_target,
     job,
@@ -263,7 +263,7 @@ def test_a_state_that_grew_is_stored_whole(tmp_path, caplog):
 
 def test_a_state_that_outgrew_memory_is_refused_and_training_goes_on(tmp_path, monkeypatch):
     writer = make_writer(folder_target(tmp_path), capacity=1000)
-    monkeypatch.setattr("dflash_lightning.checkpoint.arenas.available_bytes", lambda: 10)
+    monkeypatch.setattr("dflash_lightning.checkpoint.snapshots.arenas.available_bytes", lambda: 10)
     receipt = writer.submit(job(1), state_at(1))
     assert receipt.reason.startswith("no memory for a snapshot of")
     assert [type(event) for event in writer.poll()] == [Refused]

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dflash_lightning.checkpoint.arenas import Arenas
-from dflash_lightning.checkpoint.freezing import Layout
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.messages import Channel, Save
-from dflash_lightning.checkpoint.snapshot import Copying, copy_state
+from dflash_lightning.checkpoint.snapshots.arenas import Arenas
+from dflash_lightning.checkpoint.snapshots.freezing import Layout
+from dflash_lightning.checkpoint.snapshots.snapshot import Copying, copy_state
+from dflash_lightning.checkpoint.writing.messages import Channel, Save
 
 
 @dataclass

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from dflash_lightning.checkpoint.arenas import Arenas
-from dflash_lightning.checkpoint.attempt import Target
 from dflash_lightning.checkpoint.job import Retention, SaveJob
 from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.snapshots.arenas import Arenas
 from dflash_lightning.checkpoint.stores import StoreSettings, open_store
-from dflash_lightning.checkpoint.writer import Writer
+from dflash_lightning.checkpoint.writing.attempt import Target
+from dflash_lightning.checkpoint.writing.writer import Writer
 
 CAPACITY = 1 << 16
 PATIENCE_S = 30.0

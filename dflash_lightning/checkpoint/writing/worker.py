@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from dflash_lightning.checkpoint.arena import Arena
-from dflash_lightning.checkpoint.attempt import Attempts, Target
-from dflash_lightning.checkpoint.messages import Missed, Report, Save, Started
 from dflash_lightning.checkpoint.redact import known_secrets, redact_text
-from dflash_lightning.checkpoint.retrying import Outage, pause_after
+from dflash_lightning.checkpoint.snapshots.arena import Arena
 from dflash_lightning.checkpoint.stores.errors import StoreError
+from dflash_lightning.checkpoint.writing.attempt import Attempts, Target
+from dflash_lightning.checkpoint.writing.messages import Missed, Report, Save, Started
+from dflash_lightning.checkpoint.writing.retrying import Outage, pause_after
 
 CLAIMED_ELSEWHERE_S = 0.005
 DRAIN_S = 600.0

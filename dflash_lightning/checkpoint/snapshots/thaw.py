@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.storage import TypedStorage, UntypedStorage
 
-from dflash_lightning.checkpoint.freezing import StoragePlace
-from dflash_lightning.checkpoint.snapshot import Frozen
+from dflash_lightning.checkpoint.snapshots.freezing import StoragePlace
+from dflash_lightning.checkpoint.snapshots.snapshot import Frozen
 
 
 def thaw(frozen: Frozen, buffer: memoryview) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from dflash_lightning.checkpoint.arena import Arena, Reserve
+from dflash_lightning.checkpoint.snapshots.arena import Arena, Reserve
 
 log = logging.getLogger(__name__)
 MOST, LEAST = 3, 2

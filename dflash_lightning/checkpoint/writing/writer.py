@@ -11,19 +11,27 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dflash_lightning.checkpoint.announce import Announcer, Counts
-from dflash_lightning.checkpoint.arenas import Arenas
-from dflash_lightning.checkpoint.attempt import Target
-from dflash_lightning.checkpoint.board import Board
-from dflash_lightning.checkpoint.events import Event, Failed, Receipt, Refused, Restarted, durable, failed
-from dflash_lightning.checkpoint.freezing import Layout, plan_snapshot
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.keeper import Keeper
-from dflash_lightning.checkpoint.loading import Loading
-from dflash_lightning.checkpoint.messages import Channel, Missed, Report, Started
-from dflash_lightning.checkpoint.pending import Refuse, decide
-from dflash_lightning.checkpoint.writer_process import ProcessChannel
-from dflash_lightning.checkpoint.writer_thread import ThreadChannel
+from dflash_lightning.checkpoint.snapshots.arenas import Arenas
+from dflash_lightning.checkpoint.snapshots.freezing import Layout, plan_snapshot
+from dflash_lightning.checkpoint.writing.announce import Announcer, Counts
+from dflash_lightning.checkpoint.writing.attempt import Target
+from dflash_lightning.checkpoint.writing.board import Board
+from dflash_lightning.checkpoint.writing.events import (
+    Event,
+    Failed,
+    Receipt,
+    Refused,
+    Restarted,
+    durable,
+    failed,
+)
+from dflash_lightning.checkpoint.writing.keeper import Keeper
+from dflash_lightning.checkpoint.writing.loading import Loading
+from dflash_lightning.checkpoint.writing.messages import Channel, Missed, Report, Started
+from dflash_lightning.checkpoint.writing.pending import Refuse, decide
+from dflash_lightning.checkpoint.writing.writer_process import ProcessChannel
+from dflash_lightning.checkpoint.writing.writer_thread import ThreadChannel
 
 LOOK_S = 0.2
 CLOSE_S = 2.0

@@ -7,8 +7,8 @@ law   every accepted save ends in exactly one of Durable, Coalesced and Failed(w
 from dataclasses import dataclass
 
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.messages import Missed, Stored
 from dflash_lightning.checkpoint.stores.errors import Kind
+from dflash_lightning.checkpoint.writing.messages import Missed, Stored
 
 
 @dataclass(frozen=True, kw_only=True)

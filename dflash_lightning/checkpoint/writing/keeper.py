@@ -8,8 +8,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from dflash_lightning.checkpoint.arenas import Arenas
-from dflash_lightning.checkpoint.messages import Channel, Report, Save, Stored
+from dflash_lightning.checkpoint.snapshots.arenas import Arenas
+from dflash_lightning.checkpoint.writing.messages import Channel, Report, Save, Stored
 
 log = logging.getLogger(__name__)
 LONGEST_PAUSE_S = 60.0
