@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from dflash_lightning.data.split import Split
+
 
 @dataclass(frozen=True)
 class TokenBatch:
@@ -30,6 +32,8 @@ class TokenBatch:
     sample_ids: Int[Tensor, " b"]
     """Row of the token store; bitwise-negated for a ghost."""
     bucket: int
+    split: Split = "train"
+    """Half of the token store that `sample_ids` are rows of."""
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> TokenBatch:
         """The same batch on another device. Lightning calls it: it cannot fill in a frozen dataclass."""

@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import Dataset
 
 from dflash_lightning.data.batch import TokenBatch
+from dflash_lightning.data.split import Split
 from dflash_lightning.data.store import TokenStore
 from dflash_lightning.drafter.anchors import draw_anchors, valid_anchors
 from dflash_lightning.plan.windows import RankBatch
@@ -50,7 +51,7 @@ class AnchorRule:
 class BatchDataset(Dataset[TokenBatch]):
     """Indexed by a whole RankBatch, so that padding and anchors are made in the DataLoader's workers."""
 
-    def __init__(self, store: TokenStore, split: str, rule: AnchorRule, *, pad_token_id: int) -> None:
+    def __init__(self, store: TokenStore, split: Split, rule: AnchorRule, *, pad_token_id: int) -> None:
         self.store = store
         self.split = split
         self.rule = rule
@@ -72,6 +73,7 @@ class BatchDataset(Dataset[TokenBatch]):
             keep=torch.arange(width) < torch.tensor([len(anchors) for anchors in drawn])[:, None],
             sample_ids=torch.tensor(ids),
             bucket=batch.bucket,
+            split=self.split,
         )
 
 

@@ -19,6 +19,7 @@ from dflash_lightning.data.collate import AnchorRule, AnchorSlots, BatchDataset
 from dflash_lightning.data.epochs import PlannedEpochs, Position
 from dflash_lightning.data.plan_state import require_same_plan, saved_plan
 from dflash_lightning.data.sampler import InterleavedBatchSampler
+from dflash_lightning.data.split import Split
 from dflash_lightning.data.store import TokenStore
 from dflash_lightning.plan.config import PlanConfig
 from dflash_lightning.plan.epoch import resolve_edges
@@ -129,7 +130,7 @@ class DFlashDataModule(LightningDataModule):
         return self._loader("validation", InterleavedBatchSampler(mine, rank=0, epoch=None), rule)
 
     def _loader(
-        self, split: str, sampler: InterleavedBatchSampler, rule: AnchorRule
+        self, split: Split, sampler: InterleavedBatchSampler, rule: AnchorRule
     ) -> DataLoader[TokenBatch]:
         dataset = BatchDataset(self.store, split, rule, pad_token_id=self.pad_token_id)
         make = partial(DataLoader, dataset, sampler=sampler, batch_size=None, num_workers=self.num_workers)

@@ -140,12 +140,14 @@ class DFlashModule(WindowSteps):
     def on_after_batch_transfer(
         self, batch: TokenBatch, dataloader_idx: int
     ) -> tuple[TokenBatch, TargetStates]:
-        """Run the target right behind the transfer: steps receive a batch with its hidden states."""
+        """Right behind the transfer: steps receive a batch with the target's hidden states of it."""
+        return batch, self.target_states(batch)
+
+    def target_states(self, batch: TokenBatch) -> TargetStates:
+        """What the target computes of a batch, on the batch's device."""
         assert self.target is not None
         taps = self.drafter_config.target_layer_ids
-        return batch, self.target.tapped_states(
-            batch.input_ids, taps, final=self.objective.needs_target_logits
-        )
+        return self.target.tapped_states(batch.input_ids, taps, final=self.objective.needs_target_logits)
 
     def _draft(self, batch: TokenBatch, states: TargetStates) -> BlockOutcome:
         assert self.target is not None
