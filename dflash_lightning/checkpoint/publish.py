@@ -1,9 +1,10 @@
-"""From bytes to a checkpoint that others may rely on, and only then away with older ones.
+"""From bytes to a checkpoint that others may rely on, and the names of older ones that may go then.
 
 in    a store, a prefix, the job, a function that writes the state into a file
 out   Published, or the StoreError of the first step that failed; nothing is half published then
-law   data (unique key, verified) -> manifest (read back) -> pointers -> deletions, in this order: killed
-      between any two calls, the newest complete checkpoint is this one or the one before
+law   data (unique key, verified) -> manifest (read back) -> pointers, in this order, and deletions
+      (`removal.sweep`) later: killed between any two calls, the newest complete checkpoint is this one or
+      the one before
 """
 
 import json
@@ -16,7 +17,7 @@ from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.layout import BEST, LAST, data_key, new_name
 from dflash_lightning.checkpoint.listing import Listing, list_manifests
 from dflash_lightning.checkpoint.manifest import DataFile, Manifest
-from dflash_lightning.checkpoint.removal import remove, remove_orphans
+from dflash_lightning.checkpoint.removal import remove
 from dflash_lightning.checkpoint.retention import best_first, to_delete
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
@@ -26,8 +27,6 @@ from dflash_lightning.checkpoint.verify import ATTEMPTS
 from dflash_lightning.checkpoint.versions import versions
 
 log = logging.getLogger(__name__)
-ORPHAN_AGE_S = 3600.0
-"""Data without a manifest is left alone for so long: it may be on its way to one."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,11 @@ class Published:
     retries: int
     """Tries of the manifest that failed before one succeeded."""
     seconds: float
-    """From the start of the upload until it was durable; deletions come after."""
-    deleted: tuple[str, ...] = ()
-    """Names of older checkpoints that went."""
+    """From the start of the upload until it was durable."""
+    superfluous: tuple[Manifest, ...] = ()
+    """Older checkpoints that nobody needs any more, the oldest first: for `removal.sweep`."""
     problems: tuple[str, ...] = ()
-    """What did not work afterwards, pointers and deletions: logged, and tried again by the next publish."""
+    """Pointers that could not be written: logged, and tried again by the next publish."""
 
     @property
     def manifest_key(self) -> str:
@@ -134,22 +133,17 @@ def _put_once(store: ObjectStore, key: str, text: bytes) -> None:
 
 
 def finish(store: ObjectStore, prefix: str, job: SaveJob, durable: Durable) -> Published:
-    """Pointers and deletions. Nothing here fails the checkpoint, which is there already, nor holds up the
-    next one for long: what does not succeed soon is tried again by the next publish."""
-    store = store.quick()
+    """Pointers, and what may go. Nothing here fails the checkpoint, which is there already, nor holds up the
+    next one for long: a pointer that cannot be written soon is written by the next publish."""
     manifest, before = durable.manifest, durable.before
     everything = (manifest, *before.manifests)
     going = to_delete(everything, job.retention, job.protected, job.run_id)
     staying = [known for known in everything if known not in going]
-    problems = _point(store, prefix, job, manifest, staying)
-    failed = remove(store, prefix, going)
-    names = before.names | {manifest.name}
-    problems += [*failed.values(), *remove_orphans(store, prefix, names, older_than_s=ORPHAN_AGE_S)]
+    problems = _point(store.quick(), prefix, job, manifest, staying)
     for problem in problems:
         log.warning("step %d is saved, but: %s", manifest.step, problem)
-    deleted = tuple(known.name for known in going if known.name not in failed)
     uri = store.uri(join_key(prefix, manifest.name))
-    return Published(manifest, uri, durable.retries, durable.seconds, deleted, tuple(map(str, problems)))
+    return Published(manifest, uri, durable.retries, durable.seconds, tuple(going), tuple(map(str, problems)))
 
 
 def _point(

@@ -9,6 +9,7 @@ law   the manifest goes before its data, so that no manifest ever stands for mis
 import logging
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from dflash_lightning.checkpoint.claim import Claim
 from dflash_lightning.checkpoint.layout import DATA, PROBES, below, name_of_data
@@ -19,6 +20,29 @@ from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
 
 log = logging.getLogger(__name__)
+ORPHAN_AGE_S = 3600.0
+"""Data without a manifest is left alone for so long: it may be on its way to one."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep did."""
+
+    deleted: tuple[str, ...]
+    """Names of checkpoints of which nothing is left."""
+    problems: tuple[str, ...]
+    """What could not be deleted, and why: logged, and tried again by the next sweep."""
+
+
+def sweep(store: ObjectStore, prefix: str, superfluous: Sequence[Manifest]) -> Swept:
+    """What a publish found superfluous, and data that a kill or a failed deletion left long ago."""
+    store = store.quick()
+    failed = remove(store, prefix, superfluous)
+    problems = [*failed.values(), *remove_orphans(store, prefix, older_than_s=ORPHAN_AGE_S)]
+    for problem in problems:
+        log.warning("not deleted, the next save tries again: %s", problem)
+    deleted = tuple(known.name for known in superfluous if known.name not in failed)
+    return Swept(deleted, tuple(map(str, problems)))
 
 
 def remove(store: ObjectStore, prefix: str, manifests: Sequence[Manifest]) -> dict[str, StoreError]:
@@ -34,22 +58,16 @@ def remove(store: ObjectStore, prefix: str, manifests: Sequence[Manifest]) -> di
     return failed
 
 
-def remove_orphans(
-    store: ObjectStore, prefix: str, names: Collection[str], *, older_than_s: float
-) -> list[StoreError]:
-    """Data under none of the names, once it is older: left by a kill, or by a deletion that failed."""
+def remove_orphans(store: ObjectStore, prefix: str, *, older_than_s: float) -> list[StoreError]:
+    """Data without a manifest, once it is older: left by a kill, or by a deletion that failed."""
+    latest = time.time() - older_than_s
     try:
-        found = [*store.list(join_key(prefix, DATA))]
+        old = [facts.key for facts in store.list(join_key(prefix, DATA)) if facts.modified < latest]
+        # Asked for after the data: a checkpoint that was published in between has its name in here.
+        names = list_manifests(store, prefix).names if old else frozenset()
     except StoreError as error:
         return [error]
-    latest = time.time() - older_than_s
-    orphans = [
-        facts.key
-        for facts in found
-        if facts.modified < latest
-        and (name := name_of_data(below(prefix, facts.key))) is not None
-        and name not in names
-    ]
+    orphans = [key for key in old if _is_data_without(below(prefix, key), names)]
     failure = _deleted(store, orphans)
     return [] if failure is None else [failure]
 
@@ -91,8 +109,12 @@ def _abort_uploads(store: ObjectStore, prefix: str, *, started_before: float) ->
 
 
 def _is_nobodys(key: str, names: Collection[str]) -> bool:
+    return key.startswith(PROBES) or _is_data_without(key, names)
+
+
+def _is_data_without(key: str, names: Collection[str]) -> bool:
     name = name_of_data(key)
-    return key.startswith(PROBES) if name is None else name not in names
+    return name is not None and name not in names
 
 
 def _deleted(store: ObjectStore, keys: Sequence[str]) -> StoreError | None:

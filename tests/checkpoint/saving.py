@@ -6,6 +6,7 @@ from dflash_lightning.checkpoint.job import Retention, SaveJob
 from dflash_lightning.checkpoint.layout import name_of_data
 from dflash_lightning.checkpoint.listing import list_manifests
 from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.removal import sweep
 
 PREFIX = "runs/a"
 
@@ -30,7 +31,14 @@ def job(step, **fields):
 
 
 def save(store, step, *, prefix=PREFIX, **fields):
-    return publish(store, prefix, job(step, **fields), writes(step))
+    """Publish, and delete at once."""
+    published, _ = save_and_sweep(store, step, prefix=prefix, **fields)
+    return published
+
+
+def save_and_sweep(store, step, *, prefix=PREFIX, **fields):
+    published = publish(store, prefix, job(step, **fields), writes(step))
+    return published, sweep(store, prefix, published.superfluous)
 
 
 def keep(**fields):

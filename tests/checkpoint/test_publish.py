@@ -15,7 +15,7 @@ from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
-from tests.checkpoint.saving import PREFIX, content, data_of, job, keep, save, steps, writes
+from tests.checkpoint.saving import PREFIX, content, data_of, job, keep, save, save_and_sweep, steps, writes
 
 
 def pointed(store, which):
@@ -202,12 +202,13 @@ def test_case_16_a_failed_delete_stops_no_other_and_is_tried_again(caplog):
     store = FaultyStore(MemoryStore(), Fault("delete", key="manifests"))
     for step in (1, 2, 3):
         save(store, step, retention=keep())
-    published = save(store, 4)  # two of three old ones go
-    assert "step 4 is saved, but: scripted: delete of" in caplog.text
-    assert len(published.deleted) == 2
+    _, swept = save_and_sweep(store, 4)  # two of three old ones go
+    assert "not deleted, the next save tries again: scripted: delete of" in caplog.text
+    assert len(swept.deleted) == 2
     assert steps(store) == [1, 4]
     assert len(data_of(store.store)) == 2  # the manifest of step 1 still has its data
-    assert [name.split("-")[0] for name in save(store, 5).deleted] == ["step=1", "step=4"]
+    _, swept = save_and_sweep(store, 5)
+    assert [name.split("-")[0] for name in swept.deleted] == ["step=1", "step=4"]
     assert steps(store) == [5]
 
 

@@ -1,19 +1,24 @@
 """One attempt to store a snapshot: open the store, thaw, torch.save into the upload, publish.
 
-out   what `Stored` tells, or the exception of the attempt
+out   what `Stored` tells, or the exception of the attempt; deletions for later
 law   a save that is told to stop ends within one write, and nothing of it is published
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
 import torch
 
 from dflash_lightning.checkpoint.job import SaveJob
+from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.removal import sweep
 from dflash_lightning.checkpoint.snapshots.arena import Arena
 from dflash_lightning.checkpoint.snapshots.thaw import thaw
+from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.protocol import BytesLike, ObjectStore
+from dflash_lightning.checkpoint.writing.deletions import Work
 from dflash_lightning.checkpoint.writing.messages import Save, Stored
 
 
@@ -43,6 +48,11 @@ class Published(Protocol):
     @property
     def retries(self) -> int: ...
 
+    @property
+    def superfluous(self) -> tuple[Manifest, ...]:
+        """Older checkpoints that may go, now that this one is there."""
+        ...
+
 
 Publish = Callable[[ObjectStore, str, SaveJob, Write], Published]
 """Store, prefix, job, write. Returns when the manifest is there; raises StoreError."""
@@ -53,7 +63,7 @@ class Target:
     """Where to store, and how. Picklable where functions of modules, or partials of such, are used."""
 
     open_store: Callable[[], tuple[ObjectStore, str]]
-    """The store and the prefix in it. Asked again after each failure, since credentials change."""
+    """The store and the prefix in it. Asked again after most failures, since credentials change."""
     publish: Publish
 
 
@@ -62,11 +72,12 @@ class Stopped(Exception):
 
 
 class Attempts:
-    """Keeps the store open while it works."""
+    """Keeps the store open while it works. `later` gets the deletions."""
 
-    def __init__(self, target: Target, stopping: Callable[[], bool]) -> None:
+    def __init__(self, target: Target, stopping: Callable[[], bool], later: Callable[[Work], None]) -> None:
         self._target = target
         self._stopping = stopping
+        self._later = later
         self._place: tuple[ObjectStore, str] | None = None
 
     def store(self, save: Save, arena: Arena) -> Stored:
@@ -82,9 +93,11 @@ class Attempts:
         try:
             self._place = self._place or self._target.open_store()
             published = self._target.publish(*self._place, save.job, write)
-        except Exception:
-            self._place = None
+        except Exception as error:
+            if not (isinstance(error, StoreError) and error.kind == "transient"):
+                self._place = None  # while a server is busy, the store remembers how much it can take
             raise
+        self._later(partial(sweep, *self._place, published.superfluous))
         return Stored(save.number, published.manifest_key, published.uri, written, published.retries)
 
 

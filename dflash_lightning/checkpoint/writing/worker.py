@@ -4,6 +4,7 @@ in    saves with their arenas
 out   reports: started, stored, missed
 law   a save is tried until it is stored, given up for good, or its arena holds something else
 law   an arena is claimed during an attempt only, and free again before anybody hears how it went
+law   deletions run beside the attempts, and are finished before it ends, if the store lets them
 """
 
 import random
@@ -16,19 +17,23 @@ from dflash_lightning.checkpoint.redact import known_secrets, redact_text
 from dflash_lightning.checkpoint.snapshots.arena import Arena
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.writing.attempt import Attempts, Target
+from dflash_lightning.checkpoint.writing.deletions import Deletions
 from dflash_lightning.checkpoint.writing.messages import Missed, Report, Save, Started
 from dflash_lightning.checkpoint.writing.retrying import Outage, pause_after
 
 CLAIMED_ELSEWHERE_S = 0.005
 DRAIN_S = 600.0
 """Without a trainer, attempts end after this time: nobody is left to mind an orphan."""
+LAST_DELETIONS_S = 60.0
+"""At the end, deletions that take longer are left to the next run."""
 
 
 class Worker:
     """`run` belongs to one thread; every other method may be called from any."""
 
     def __init__(self, target: Target, report: Callable[[Report], None]) -> None:
-        self._attempts = Attempts(target, lambda: self._stopping)
+        self._deletions = Deletions()
+        self._attempts = Attempts(target, lambda: self._stopping, self._deletions.submit)
         self._report = report
         self._arenas: dict[int, Arena] = {}
         self._queue: list[Save] = []
@@ -71,8 +76,11 @@ class Worker:
             self._changed.notify()
 
     def run(self) -> None:
-        while (save := self._next()) is not None:
-            self._turn(save)
+        try:
+            while (save := self._next()) is not None:
+                self._turn(save)
+        finally:
+            self._deletions.finish(LAST_DELETIONS_S)
 
     def _next(self) -> Save | None:
         with self._changed:

@@ -34,7 +34,8 @@ from dflash_lightning.checkpoint.writing.writer_process import ProcessChannel
 from dflash_lightning.checkpoint.writing.writer_thread import ThreadChannel
 
 LOOK_S = 0.2
-CLOSE_S = 2.0
+CLOSE_S = 5.0
+"""For the last deletions; what an upload wrote by then is cut short at once."""
 
 
 class Writer:

@@ -18,14 +18,14 @@ CAPACITY = 1 << 16
 PATIENCE_S = 30.0
 
 
-def job(step, kind="step", *, must_keep=False):
+def job(step, kind="step", *, must_keep=False, keep_last=-1):
     return SaveJob(
         step=step,
         epoch=0,
         kind=kind,
         run_id="run",
         must_keep=must_keep,
-        retention=Retention(keep_last=-1),
+        retention=Retention(keep_last=keep_last),
     )
 
 
