@@ -69,6 +69,7 @@ class Fit:
     resume: Path | None = None
     delay: float = 0.0
     stop: dict[str, Any] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
     process: Any = None
 
     def __enter__(self) -> "Fit":
@@ -80,7 +81,7 @@ class Fit:
         resume = [f"--ckpt_path={self.resume}"] if self.resume else []
         with (self.folder / "output.txt").open("wb") as output:
             self.process = subprocess.Popen(
-                [*start, "cli.py", "fit", f"--config={config}", *options, *resume],
+                [*start, "cli.py", "fit", f"--config={config}", *options, *resume, *self.words],
                 cwd=ROOT,
                 env=environment(),
                 stdout=output,
