@@ -15,7 +15,7 @@ from typing import Literal
 from tests.s3.server import Weed
 
 Does = Literal[
-    "answer",  # an error of S3, the server is not asked
+    "answer",  # an error of S3 after `seconds`, the server is not asked
     "hang",  # nothing comes back for `seconds`
     "flip_up",  # one bit of the body changes on its way to the server
     "flip_down",  # one bit of the body changes on its way back
@@ -62,9 +62,12 @@ class FaultProxy:
     rules: list[Rule] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
     """(method, path with query), in the order they came."""
+    crowds: list[int] = field(default_factory=list)
+    """For each of them, how many were being worked on, itself included."""
 
     def __enter__(self) -> "FaultProxy":
         self._lock = threading.Lock()
+        self._busy_with = 0
         self._stopping = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -100,11 +103,18 @@ class FaultProxy:
     def rule_for(self, method: str, target: str, authorization: str) -> Rule | None:
         with self._lock:
             self.requests.append((method, target))
+            self._busy_with += 1
+            self.crowds.append(self._busy_with)
             for rule in self.rules:
                 if rule.fits(method, target, authorization):
                     rule.seen += 1
                     return rule
         return None
+
+    def done(self) -> None:
+        """Before the answer goes out: the client cannot know sooner."""
+        with self._lock:
+            self._busy_with -= 1
 
     def wait(self, seconds: float) -> None:
         self._stopping.wait(seconds)
@@ -119,13 +129,17 @@ def _handler(proxy: FaultProxy) -> type[BaseHTTPRequestHandler]:
             rule = proxy.rule_for(self.command, self.path, self.headers.get("Authorization") or "")
             does = rule.does if rule else "pass"
             if rule and does == "answer":
+                proxy.wait(rule.seconds)
+                proxy.done()
                 self.reply(rule.status, [], _error(rule.code))
                 return
             if rule and does == "hang":
                 proxy.wait(rule.seconds)
+                proxy.done()
                 self.close_connection = True
                 return
             status, headers, answer = self.ask_server(_flipped(body) if does == "flip_up" else body)
+            proxy.done()
             if does == "lose":
                 self.close_connection = True
             elif does == "cut":

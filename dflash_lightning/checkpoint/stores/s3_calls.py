@@ -2,6 +2,7 @@
 
 in    what to do with a client, and where
 out   its result, or a StoreError without secrets
+law   a server that asks to slow down gets fewer requests at once, also those of a new session
 law   expired or replaced credentials cost one more attempt with a new session, a bit that changed on its
       way is sent again; botocore itself repeats what the network and a busy server spoil
 """
@@ -16,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError,
 from dflash_lightning.checkpoint.redact import redact_text
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.s3_errors import Place, as_store_error, code_of
+from dflash_lightning.checkpoint.stores.s3_lanes import Lanes
 
 T = TypeVar("T")
 Client = Any
@@ -41,6 +43,7 @@ class S3Calls:
 
     def __init__(self, connect: Callable[[], Client], bucket: str) -> None:
         self.bucket = bucket
+        self.lanes = Lanes()
         self._connect = connect
         self._client: Client = None
         self._lock = threading.Lock()
@@ -58,6 +61,8 @@ class S3Calls:
                 return work(client)
             except (BotoCoreError, ClientError) as error:
                 failure, retry = self.failure(action, key, error, client), _breaks(error)
+            finally:
+                self.lanes.leave()
             if failure.kind == "credentials" and client is not None and not refreshed:
                 refreshed = True
                 self._forget(client)
@@ -75,7 +80,9 @@ class S3Calls:
     def _current(self) -> Client:
         with self._lock:
             if self._client is None:
-                self._client = self._connect()
+                client = self._connect()
+                self.lanes.watch(client)
+                self._client = client
             return self._client
 
     def _forget(self, client: Client) -> None:

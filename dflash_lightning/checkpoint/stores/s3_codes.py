@@ -132,5 +132,9 @@ STATUSES: Final[dict[int, tuple[Kind, str]]] = {
     408: _BUSY,
     412: _THERE,
     429: _BUSY,
+    503: _BUSY,
     507: _FULL,
 }
+BUSY_CODES: Final = frozenset(code for code, said in CODES.items() if said is _BUSY)
+BUSY_STATUSES: Final = frozenset(status for status, said in STATUSES.items() if said is _BUSY)
+"""Answers that ask to slow down."""
