@@ -16,8 +16,8 @@ from dflash_lightning.checkpoint.cadence import Cadence, among_best
 from dflash_lightning.checkpoint.job import Mode, Retention
 from dflash_lightning.checkpoint.session import Memory
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
+from dflash_lightning.training.address_connector import fetch_addresses
 from dflash_lightning.training.checkpoint_state import value_of
-from dflash_lightning.training.fetching_io import fetch_addresses
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.saves import CheckpointsLost, Saves, open_saves
 
@@ -46,6 +46,8 @@ class S3Checkpoint(Checkpoint):
         end_deadline_s: The same when it ends by itself.
         arenas: Snapshots that can wait in memory; null: three, or two where memory is short.
         process: Store from a process of its own; false: from a thread.
+        if_missing: What `--ckpt_path last` does while this store holds no checkpoint: error; or fresh, start from
+            nothing and say so: one command line for the first start and every restart.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class S3Checkpoint(Checkpoint):
         end_deadline_s: float = 600.0,
         arenas: int | None = None,
         process: bool = True,
+        if_missing: Literal["error", "fresh"] = "error",
     ) -> None:
         self.uri = uri.rstrip("/") or uri
         self.settings = settings
@@ -78,6 +81,7 @@ class S3Checkpoint(Checkpoint):
         self.on_error = on_error
         self.deadline_s = deadline_s
         self.end_deadline_s = end_deadline_s
+        self.if_missing = if_missing
         self._memory = Memory(arenas=arenas, process=process, pin=torch.cuda.is_available())
         self._run_id = uuid4().hex[:12]
         self._best: list[float] = []
@@ -88,7 +92,8 @@ class S3Checkpoint(Checkpoint):
         return self.uri
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        fetch_addresses(trainer, self.settings)
+        fresh_at = self.uri if self.if_missing == "fresh" else None
+        fetch_addresses(trainer, self.settings, fresh_at=fresh_at)
         if stage == "fit" and not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
             raise ValueError(
                 f"S3Checkpoint saves the state of one process, and {type(trainer.strategy).__name__} spreads "

@@ -23,8 +23,8 @@ from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.redact import hidden_environment, redact
 from dflash_lightning.replacing_lists import with_fresh_lists
 from dflash_lightning.training.agreement import require_agreement
+from dflash_lightning.training.address_connector import fetch_addresses
 from dflash_lightning.training.checkpoint_path import meant_by
-from dflash_lightning.training.fetching_io import fetch_addresses
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.wandb_runs import begin_wandb, resume_wandb
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dflash_lightning.checkpoint.layout import MANIFESTS, name_of_manifest
+from dflash_lightning.checkpoint.layout import MANIFESTS, below, name_of_manifest
 from dflash_lightning.checkpoint.listing import Listing, list_manifests
 from dflash_lightning.checkpoint.manifest import Manifest
 from dflash_lightning.checkpoint.redact import redact_text
@@ -28,6 +28,8 @@ OnSkip = Callable[[str, str], None]
 """Gets the address of what was skipped, and why."""
 _WHICH = re.compile(r"last|newest|best|step=\d+(-[0-9a-f]{8})?")
 _SHOWN = 5
+_LOOKED_AT = 1000
+"""Keys, of what else lies there: one page of a bucket."""
 
 
 class NothingFound(StoreError):
@@ -70,6 +72,17 @@ def parse_source(uri: str) -> Source:
             f"{redact_text(uri)} ends with {word!r}, which names no step: write step=8 or step=8-1a2b3c4d"
         )
     return Source(uri.rstrip("/") or uri, "last")
+
+
+def asks_for_newest_of(place: str, uri: str) -> bool:
+    """True where the address `uri` means the newest checkpoint of the store at `place`."""
+    source = parse_source(uri)
+    return source.which in ("last", "newest") and _normal(source.uri) == _normal(place)
+
+
+def _normal(place: str) -> str:
+    path = place.removeprefix("file://")
+    return place.rstrip("/") if "://" in path else str(Path(path).resolve())
 
 
 def resolve(
@@ -151,7 +164,15 @@ def _nothing(store: ObjectStore, prefix: str, place: str, listing: Listing) -> S
     if listing.manifests:
         steps = ", ".join(str(step) for step in sorted({m.step for m in listing.manifests}))
         return StoreError(f"there is no checkpoint {place}; there are steps {steps}", kind="missing")
-    found = [facts.key for facts in islice(store.list(f"{prefix}/" if prefix else ""), _SHOWN + 1)]
+    found = [facts.key for facts in islice(store.list(f"{prefix}/" if prefix else ""), _LOOKED_AT)]
     lies = f"only {', '.join(found[:_SHOWN])}{', and more' if len(found) > _SHOWN else ''}"
-    message = f"there is no checkpoint {place}: {lies if found else 'nothing'} lies there; check the address"
+    nested = next((folder for key in found if (folder := _store_around(below(prefix, key)))), None)
+    way_out = f"give {store.uri(join_key(prefix, nested))}" if nested else "check the address"
+    message = f"there is no checkpoint {place}: {lies if found else 'nothing'} lies there; {way_out}"
     return StoreError(message, kind="missing") if listing.broken else NothingFound(message)
+
+
+def _store_around(key: str) -> str | None:
+    """`store` of store/manifests/step=...json: checkpoints lie below the folder that was asked for."""
+    folder, found, name = key.rpartition(f"/{MANIFESTS}")
+    return folder if found and name_of_manifest(MANIFESTS + name) is not None else None

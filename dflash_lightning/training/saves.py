@@ -8,11 +8,14 @@ import time
 from functools import partial
 
 from lightning import Trainer
+from lightning.pytorch.utilities import rank_zero_info
 
 from dflash_lightning.checkpoint.job import Kind, Retention
 from dflash_lightning.checkpoint.session import Memory, Session
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
+from dflash_lightning.checkpoint.writing.announce import durable_line
+from dflash_lightning.checkpoint.writing.events import Durable
 from dflash_lightning.checkpoint.writing.pending import name_of
 from dflash_lightning.training.checkpoint_state import dump_state, make_job
 from dflash_lightning.training.module import DFlashModule
@@ -92,6 +95,11 @@ class Saves:
         return self._trainer.global_step == self._module.data.position.steps != self._step_begun
 
 
+def _tell(trainer: Trainer, event: Durable) -> None:
+    rank_zero_info(durable_line(event))
+    refer_to_checkpoint(trainer.loggers, event)
+
+
 def open_saves(
     trainer: Trainer,
     module: DFlashModule,
@@ -105,7 +113,7 @@ def open_saves(
     saves: Saves | None = None
     problem: Exception | None = None
     if trainer.is_global_zero:
-        told = partial(refer_to_checkpoint, trainer.loggers)
+        told = partial(_tell, trainer)
         try:
             saves = Saves(trainer, module, Session(uri, settings, run_id, memory, on_durable=told), retention)
         except (StoreError, OSError, ValueError) as error:

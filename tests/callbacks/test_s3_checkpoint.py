@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -81,7 +82,7 @@ def whole(tmp_path_factory, toy_target, store):
     return fit(tmp_path_factory.mktemp("whole"), toy_target, store)
 
 
-def test_it_changes_nothing_and_leaves_the_newest(tmp_path, toy_target, store, whole):
+def test_it_changes_nothing_and_leaves_the_newest(tmp_path, toy_target, store, whole, caplog):
     ours = fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept", keep_last=2))
     assert ours.steps == whole.steps
     total = len(whole.steps)
@@ -89,6 +90,9 @@ def test_it_changes_nothing_and_leaves_the_newest(tmp_path, toy_target, store, w
     assert len(kept) == 2
     assert kept[-1][0] == total
     assert not (tmp_path / "kept" / "owner.json").exists()
+    (last,) = [line for line in caplog.messages if line.startswith(f"step {kept[-1][0]} ({kept[-1][1]})")]
+    where = f"{tmp_path}/kept/step={total}-"
+    assert re.fullmatch(rf".* is durable \(0\.\d MB, \d+\.\d s after the copy\): {where}[0-9a-f]{{8}}", last)
 
 
 @pytest.mark.parametrize("process", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -270,6 +274,34 @@ def test_minutes_count_from_the_last_save(tmp_path, toy_target, store, whole):
 def test_an_address_without_a_checkpoint_is_an_error(tmp_path, toy_target, store):
     with pytest.raises(NothingFound, match="there is no checkpoint"):
         fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept"), resume=str(tmp_path / "nothing"))
+
+
+def test_one_command_line_for_the_first_start_and_every_restart(tmp_path, toy_target, store, whole, caplog):
+    folder = tmp_path / "kept"
+    command = {"resume": f"{folder}/last"}
+    callback = in_thread(folder, every_n_steps=3, if_missing="fresh")
+    with pytest.raises(Fail):
+        fit(tmp_path / "a", toy_target, store, callback, At(STOP, fail), **command)
+    assert f"starting fresh: there is no checkpoint {folder}/last: nothing lies there" in caplog.text
+    caplog.clear()
+    rest = fit(tmp_path / "b", toy_target, store, in_thread(folder, if_missing="fresh"), **command)
+    assert rest.steps == whole.steps[STOP:]
+    assert "starting fresh" not in caplog.text
+
+
+@pytest.mark.parametrize("address", ["kept/best", "kept/step=4", "other", "other/last"])
+def test_only_the_newest_of_the_own_store_may_be_missing(address, tmp_path, toy_target, store):
+    callback = in_thread(tmp_path / "kept", if_missing="fresh")
+    with pytest.raises(NothingFound, match="there is no checkpoint"):
+        fit(tmp_path, toy_target, store, callback, resume=f"{tmp_path}/{address}")
+
+
+def test_a_checkpoint_that_is_broken_is_not_missing(tmp_path, toy_target, store):
+    (tmp_path / "kept" / "manifests").mkdir(parents=True)
+    (tmp_path / "kept" / "manifests" / "step=000000000004-1a2b3c4d.json").write_text("{")
+    callback = in_thread(tmp_path / "kept", if_missing="fresh")
+    with pytest.raises(StoreError, match="no checkpoint at .* can be used: .*it was cut"):
+        fit(tmp_path, toy_target, store, callback, resume=str(tmp_path / "kept"))
 
 
 @pytest.mark.slow

@@ -6,7 +6,13 @@ import pytest
 
 from dflash_lightning.checkpoint.job import Retention
 from dflash_lightning.checkpoint.layout import LAST
-from dflash_lightning.checkpoint.resume import NothingFound, Source, parse_source, resolve
+from dflash_lightning.checkpoint.resume import (
+    NothingFound,
+    Source,
+    asks_for_newest_of,
+    parse_source,
+    resolve,
+)
 from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
@@ -185,6 +191,37 @@ def test_an_empty_prefix_says_so():
         resolve(MemoryStore(), PREFIX)
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), NothingFound)
     assert caught.value.kind == "missing"
+
+
+@pytest.mark.parametrize(
+    ("place", "uri", "same"),
+    [
+        ("s3://b/run", "s3://b/run", True),
+        ("s3://b/run/", "s3://b/run/last", True),
+        ("s3://b/run", "s3://b/run/newest", True),
+        ("s3://b/run", "s3://b/run/best", False),
+        ("s3://b/run", "s3://b/run/step=8", False),
+        ("s3://b/run", "s3://b/runs/last", False),
+        ("s3://b/run", "s3://c/run", False),
+        ("runs/a", "./runs/a/last", True),
+        ("file:///runs/a", "/runs/a", True),
+        ("/runs/a", "/runs/b", False),
+        ("/runs/a", "/runs/a.ckpt", False),
+    ],
+)
+def test_whether_an_address_asks_for_the_newest_of_a_store(place, uri, same):
+    assert asks_for_newest_of(place, uri) is same
+
+
+@pytest.mark.parametrize("which", ["last", "step=4"])
+def test_the_folder_around_a_store_leads_to_it(which):
+    store = MemoryStore("bucket")
+    store.put("runs/a/config.yaml", b"")
+    save(store, 4, prefix="runs/a/store")
+    with pytest.raises(
+        NothingFound, match=rf"no checkpoint .*/runs/a/{which}: only .*; give .*/runs/a/store$"
+    ):
+        resolve(store, "runs/a", which)
 
 
 def test_something_else_that_lies_there_is_named():

@@ -38,6 +38,16 @@ def test_saved_and_resumed_equals_never_stopped(tmp_path, run):
     assert list_manifests(LocalStore(folder), "").manifests[0].facts["world_size"] == 2
 
 
+def test_both_start_fresh_where_nothing_is_there_yet(tmp_path, run):
+    folder = tmp_path / "kept"
+    command = {"resume": f"{folder}/last", "if_missing": "fresh", "keep_last": -1}
+    first = run(tmp_path / "a", folder, **command)
+    assert [rank["error"] for rank in first] == [None, None]
+    assert first[0]["steps"]
+    again = run(tmp_path / "b", folder, **command)
+    assert [(rank["steps"], rank["error"]) for rank in again] == [([], None)] * 2
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_one_signalled_rank_leaves_a_durable_checkpoint(rank, tmp_path, run):
     ours = run(tmp_path, tmp_path / "kept", every_n_steps=100, behind=(3, rank, "signal"))

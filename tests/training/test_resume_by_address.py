@@ -13,6 +13,8 @@ from tests.ranks.runs import toy_config
 from tests.runs import make_store
 
 LENGTHS = np.random.default_rng(5).integers(6, 33, 44).tolist()
+FRESH = ["--trainer.callbacks.if_missing=fresh"]
+"""For the last callback of the list."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,9 @@ def test_last_is_the_store_of_the_run_and_every_command_reads_it(config, tmp_pat
     words = [f"--config={config}"]
     with pytest.raises(StoreError, match="there is no checkpoint"):
         run_cli(["fit", *words, "--ckpt_path=last"])
-    run_cli(["fit", *words, "--trainer.max_steps=4"])
+    with pytest.raises(StoreError, match="there is no checkpoint"):
+        run_cli(["validate", *words, "--ckpt_path=last", *FRESH])
+    run_cli(["fit", *words, "--trainer.max_steps=4", "--ckpt_path=last", *FRESH])
     assert max(kept(config)) == 4
     whole = run_cli(["fit", *words, "--trainer.max_steps=8", "--ckpt_path=last"])
     assert whole.trainer.global_step == 8

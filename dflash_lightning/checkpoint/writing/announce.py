@@ -1,6 +1,6 @@
 """Events counted and told to people: every loss by name, an outage once a minute.
 
-out   log lines, and the counts that the metrics show
+out   log lines, and the counts that the metrics show; `durable_line` for whoever tells the good news
 """
 
 import logging
@@ -8,11 +8,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dflash_lightning.checkpoint.redact import known_secrets, redact_text
 from dflash_lightning.checkpoint.writing.events import Coalesced, Durable, Event, Failed, Refused, Restarted
 from dflash_lightning.checkpoint.writing.pending import name_of
 
 log = logging.getLogger(__name__)
 BETWEEN_WARNINGS_S = 60.0
+
+
+def durable_line(event: Durable) -> str:
+    """Without secrets: step 1200 (best) is durable (1,204.3 MB, 12.9 s after the copy): s3://..."""
+    size = f"{event.num_bytes / 1e6:,.1f} MB"
+    name, uri = name_of(event.job), redact_text(event.uri, known_secrets())
+    return f"{name} is durable ({size}, {event.seconds:.1f} s after the copy): {uri}"
 
 
 @dataclass
@@ -41,7 +49,6 @@ class Announcer:
             counts.durable += 1
             counts.num_bytes += event.num_bytes
             self._quiet_until = 0.0
-            log.info("%s is durable after %.1f s: %s", name_of(event.job), event.seconds, event.uri)
         elif isinstance(event, Coalesced):
             counts.coalesced += 1
             if event.job.must_keep:
