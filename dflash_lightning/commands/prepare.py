@@ -36,12 +36,18 @@ INPUT = "JSON Lines or Parquet files, folders or globs of them, Hugging Face dat
 ARGUMENTS = """arguments of the template, as in serving: '{"enable_thinking": false}'"""
 STOP = "tokens that end an answer, besides those that the target names itself"
 SHARE = "rows held out, chosen by a hash of their tokens, so that equal rows are on one side"
+HIDDEN_STATES = "other work: the target's hidden states of a token store; see --hidden-states --help"
 HELD_OUT = "inputs held out as a whole, instead of a share; equal rows of --input are skipped"
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Exit code: 0, or 1 with one message on standard error when the input cannot be used."""
-    options = make_parser().parse_args(args)
+    words = sys.argv[1:] if args is None else list(args)
+    if "--hidden-states" in words:
+        from dflash_lightning.commands import prepare_hidden_states
+
+        return prepare_hidden_states.main(words)
+    options = make_parser().parse_args(words)
     # Rows go one by one, and the tokenizer's threads break later forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
@@ -76,6 +82,8 @@ def make_parser() -> ArgumentParser:
     add("--max-skipped", type=float, default=0.05, metavar="SHARE", help="above it, nothing is written")
     add("--workers", type=int, metavar="N", help="processes; default: as input size and cores suggest")
     add("--overwrite", action="store_true", help="replace the token store at --output")
+    # Read here for the help only: main has looked for it.
+    add("--hidden-states", action="store_true", help=HIDDEN_STATES)
     return parser
 
 

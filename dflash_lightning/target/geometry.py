@@ -38,12 +38,10 @@ def drafter_config_for(
     Raises:
         ValueError: the target's config has no rope base, or the choices contradict each other.
     """
-    depth = target_config.num_hidden_layers
     heads = target_config.num_attention_heads
-    if target_layer_ids is None:
-        target_layer_ids = tap_layers(depth, num_taps or num_layers)
-    elif num_taps not in (None, len(target_layer_ids)):
-        raise ValueError(f"num_taps is {num_taps} but target_layer_ids names {len(target_layer_ids)} layers")
+    taps = taps_for(
+        target_config, num_layers=num_layers, num_taps=num_taps, target_layer_ids=target_layer_ids
+    )
     return DrafterConfig(
         hidden_size=target_config.hidden_size,
         vocab_size=target_config.vocab_size,
@@ -54,8 +52,8 @@ def drafter_config_for(
         intermediate_size=intermediate_size or target_config.intermediate_size,
         block_size=block_size,
         mask_token_id=mask_token_id,
-        target_layer_ids=tuple(target_layer_ids),
-        num_target_layers=depth,
+        target_layer_ids=taps,
+        num_target_layers=target_config.num_hidden_layers,
         rope_theta=rope_theta(target_config),
         max_position_embeddings=target_config.max_position_embeddings,
         rms_norm_eps=getattr(target_config, "rms_norm_eps", 1e-6),
@@ -65,6 +63,21 @@ def drafter_config_for(
         bos_token_id=_first(target_config.bos_token_id),
         eos_token_id=_first(target_config.eos_token_id),
     )
+
+
+def taps_for(
+    target_config: Any, *, num_layers: int, num_taps: int | None, target_layer_ids: Sequence[int] | None
+) -> tuple[int, ...]:
+    """The layers that are tapped: as listed, else evenly spaced, by default one per drafter layer.
+
+    Raises:
+        ValueError: the list has another length than `num_taps`, or the target is too shallow.
+    """
+    if target_layer_ids is None:
+        return tap_layers(target_config.num_hidden_layers, num_taps or num_layers)
+    if num_taps not in (None, len(target_layer_ids)):
+        raise ValueError(f"num_taps is {num_taps} but target_layer_ids names {len(target_layer_ids)} layers")
+    return tuple(target_layer_ids)
 
 
 def require_fits(config: DrafterConfig, target_config: Any) -> None:

@@ -6,12 +6,14 @@ law   weights that the folder lacks are an error, never fresh random numbers
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging as transformers_logging
 
 from dflash_lightning.target.embedded import resolve_target
 from dflash_lightning.target.layers import text_config
@@ -52,28 +54,60 @@ def load_target(
     dtype: torch.dtype = torch.bfloat16,
     device: torch.device | str = "cpu",
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa",
+    layers: int | None = None,
 ) -> Target:
     """Load a causal LM, freeze it, and check that its head and embedding can be borrowed.
+
+    Args:
+        layers: Load the first so many decoder layers only, where the hidden states come from elsewhere and
+            the target lends its embedding and head; None: all of them.
 
     Raises:
         FileNotFoundError: no such folder, and the hub has or gives no such model.
         ValueError: weights are missing or of another shape, or the model is not built like Llama.
     """
-    model, report = _open(
-        AutoModelForCausalLM.from_pretrained,
-        name_or_path,
-        dtype=dtype,
-        attn_implementation=attention,
-        output_loading_info=True,
-    )
+    options = {"dtype": dtype, "attn_implementation": attention, "output_loading_info": True}
+    if layers is None:
+        model, report = _open(AutoModelForCausalLM.from_pretrained, name_or_path, **options)
+    else:
+        config = _cut_config(name_or_path, layers)
+        with _quiet():  # it would list the layers that are left out
+            model, report = _open(
+                AutoModelForCausalLM.from_pretrained, name_or_path, config=config, **options
+            )
     _require_complete(str(name_or_path), report)
     return Target(model.to(device))
+
+
+def _cut_config(name_or_path: str | Path, layers: int) -> Any:
+    """The target's config, with fewer decoder layers."""
+    config = _open(AutoConfig.from_pretrained, name_or_path)
+    text = text_config(config)
+    text.num_hidden_layers = layers
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:layers]
+    return config
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+
+
+def is_hub_name(name: str) -> bool:
+    """`owner/model` that is no folder here."""
+    return _HUB_NAME.fullmatch(name) is not None and not Path(name).exists()
 
 
 def _open(from_pretrained: Callable[..., Any], name_or_path: str | Path, **options: Any) -> Any:
     """Folders and the embedded name through resolve_target; `owner/model` that is no folder from the hub."""
     name = str(name_or_path)
-    if not _HUB_NAME.fullmatch(name) or Path(name).exists():
+    if not is_hub_name(name):
         return from_pretrained(resolve_target(name_or_path), **options)
     try:
         return from_pretrained(name, **options)

@@ -4,18 +4,21 @@ in    model settings of the YAML, the target's folder
 out   DrafterConfig (no weights needed), the drafter with fresh or given weights
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
 
+from dflash_lightning.data.store import TokenStore
 from dflash_lightning.drafter.config import DrafterConfig, LayerType
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.zlab import load_zlab
 from dflash_lightning.target.geometry import drafter_config_for
+from dflash_lightning.target.identity import target_digest
 from dflash_lightning.target.loading import Target, load_target
 from dflash_lightning.target.mask_token import resolve_mask_token
+from dflash_lightning.target.stored.manifest import StatesIdentity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +94,27 @@ def build_drafter(config: DrafterConfig, *, init_from: str | None, **options: An
     return drafter
 
 
-def build_target(name: str, settings: TargetSettings, device: torch.device) -> Target:
-    """The frozen target, its weights on `device`."""
+def build_target(
+    name: str, settings: TargetSettings, device: torch.device, *, layers: int | None = None
+) -> Target:
+    """The frozen target, its weights on `device`; `layers`: as load_target's."""
     dtype = getattr(torch, settings.dtype)
-    return load_target(name, dtype=dtype, attention=settings.attention, device=device)
+    return load_target(name, dtype=dtype, attention=settings.attention, device=device, layers=layers)
+
+
+def states_identity(
+    name: str, settings: TargetSettings, taps: Sequence[int], *, final: bool, store: TokenStore
+) -> StatesIdentity:
+    """Which hidden states a run with these settings needs; what `prepare --hidden-states` writes."""
+    return StatesIdentity(
+        target=target_digest(name),
+        dtype=settings.dtype,
+        taps=tuple(taps),
+        final=final,
+        store=store.manifest.digest,
+        tokenizer=store.manifest.tokenizer_hash,
+        template=store.manifest.template_hash,
+    )
 
 
 def _shape_facts(config: DrafterConfig) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.objective.kinds import CrossEntropy, Objective
 from dflash_lightning.target.hidden_states import TargetStates
 from dflash_lightning.target.loading import Target, load_config, load_tokenizer
+from dflash_lightning.target.stored.reading import StoredStates
 from dflash_lightning.training.build import (
     DrafterShape,
     TargetSettings,
@@ -27,6 +28,7 @@ from dflash_lightning.training.forward import BlockOutcome, draft_blocks
 from dflash_lightning.training.optimizer import AdamWConfig
 from dflash_lightning.training.preflight import run_checks
 from dflash_lightning.training.resume import catch_up_validation, forget_restart, load_extras, save_extras
+from dflash_lightning.training.stored_states import open_stored_states, read_states
 from dflash_lightning.training.validation import ValidationSums, anchor_groups
 from dflash_lightning.training.window_steps import WindowSteps
 
@@ -37,6 +39,7 @@ class DFlashModule(WindowSteps):
     Args:
         target: Folder or hub name of a causal LM in Hugging Face format, or smollm2-135m-instruct (built in).
         target_settings: Precision and attention kernel of the target.
+        hidden_states: Folder that `prepare --hidden-states` wrote; read in place of running the target.
         drafter: Shape of the drafter; what is left out is taken from the target.
         init_from: Folder of an exported or published drafter to start from; weights only.
         mask_token: Id or text of the token at slots to be drafted; null: a free row of the vocabulary.
@@ -59,6 +62,7 @@ class DFlashModule(WindowSteps):
         self,
         target: str,
         target_settings: TargetSettings = TargetSettings(),  # noqa: B008  (frozen)
+        hidden_states: str | None = None,
         drafter: DrafterShape = DrafterShape(),  # noqa: B008
         init_from: str | None = None,
         mask_token: int | str | None = None,
@@ -86,6 +90,7 @@ class DFlashModule(WindowSteps):
         super().__init__(optimizer, max_skipped_steps=max_skipped_steps)
         self.target_name = target
         self.target_settings = target_settings
+        self.hidden_states = hidden_states
         self.shape = drafter
         self.init_from = init_from
         self.mask_token = mask_token
@@ -98,6 +103,7 @@ class DFlashModule(WindowSteps):
         self.seed = seed
         self.drafter: DFlashDrafter | None = None
         self.target: Target | None = None
+        self.stored_states: StoredStates | None = None
         self.validation = ValidationSums(block_size)
         self.validated_at: int | None = None
         """Optimizer steps made when validation last ran to its end."""
@@ -119,6 +125,8 @@ class DFlashModule(WindowSteps):
         template = Path(self.data.template).read_text(encoding="utf-8") if self.data.template else None
         rows = self.target_config.vocab_size
         self.data.store.require_matches(self.tokenizer, vocab_rows=rows, template=template)
+        if self.hidden_states is not None:
+            self.stored_states = open_stored_states(self, self.hidden_states)
         run_checks(self.trainer, self, self.data)
 
     def configure_model(self) -> None:
@@ -133,7 +141,8 @@ class DFlashModule(WindowSteps):
         )
         # Target is no nn.Module: it stays out of checkpoints, the optimizer and DDP.
         device = self.trainer.strategy.root_device
-        self.target = build_target(self.target_name, self.target_settings, device)
+        layers = None if self.stored_states is None else 1  # then it lends its embedding and head only
+        self.target = build_target(self.target_name, self.target_settings, device, layers=layers)
 
     # --- one micro-batch
 
@@ -144,10 +153,12 @@ class DFlashModule(WindowSteps):
         return batch, self.target_states(batch)
 
     def target_states(self, batch: TokenBatch) -> TargetStates:
-        """What the target computes of a batch, on the batch's device."""
+        """What the target computes of a batch, on the batch's device; read where it was stored before."""
+        taps, final = self.drafter_config.target_layer_ids, self.objective.needs_target_logits
+        if self.stored_states is not None:
+            return read_states(self.stored_states, batch, taps, final=final)
         assert self.target is not None
-        taps = self.drafter_config.target_layer_ids
-        return self.target.tapped_states(batch.input_ids, taps, final=self.objective.needs_target_logits)
+        return self.target.tapped_states(batch.input_ids, taps, final=final)
 
     def _draft(self, batch: TokenBatch, states: TargetStates) -> BlockOutcome:
         assert self.target is not None

@@ -1,0 +1,58 @@
+"""Hidden states from disk in a run: opened once for what this run needs, read batch by batch.
+
+in    the folder in `model.hidden_states`, the settings of the run, batches
+out   TargetStates on the batch's device, as from the target itself
+law   states of another target, other taps or other tokens are refused before training, on all ranks alike
+"""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dflash_lightning.data.batch import TokenBatch
+from dflash_lightning.target.hidden_states import TargetStates
+from dflash_lightning.target.stored.reading import StoredStates
+from dflash_lightning.training.build import states_identity
+from dflash_lightning.training.gather import texts_of_all_ranks
+
+if TYPE_CHECKING:
+    from dflash_lightning.training.module import DFlashModule
+
+
+def open_stored_states(module: "DFlashModule", folder: str) -> StoredStates:
+    """A collective: where one rank's folder does not serve, all ranks raise ValueError with its message."""
+    stored, problem = None, ""
+    try:
+        stored = _open(module, folder)
+    except (ValueError, OSError) as error:
+        problem = str(error)
+    problems = map(json.loads, texts_of_all_ranks(module.trainer, json.dumps(problem)))
+    if first := next(filter(None, problems), None):
+        raise ValueError(first)
+    assert stored is not None
+    return stored
+
+
+def _open(module: "DFlashModule", folder: str) -> StoredStates:
+    stored = StoredStates.open(folder)
+    wanted = states_identity(
+        module.target_name,
+        module.target_settings,
+        module.drafter_config.target_layer_ids,
+        final=module.objective.needs_target_logits,
+        store=module.data.store,
+    )
+    stored.require_serves(wanted)
+    return stored
+
+
+def read_states(stored: StoredStates, batch: TokenBatch, taps: Sequence[int], *, final: bool) -> TargetStates:
+    """States of a batch. Raises ValueError where a sample's bytes on disk were damaged."""
+    device, padded_length = batch.input_ids.device, batch.input_ids.shape[1]
+    pin = device.type == "cuda"
+    ids = batch.sample_ids.tolist()
+    states = stored.states(batch.split, ids, padded_length, taps=taps, final=final, pin=pin)
+    return TargetStates(
+        taps=states.taps.to(device, non_blocking=pin),
+        final=None if states.final is None else states.final.to(device, non_blocking=pin),
+    )
