@@ -3,6 +3,7 @@
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -44,6 +45,13 @@ class GradDirection(Callback):
         self._projection: Projection | None = None
         self._sketch: Tensor | None = None
         self._micro = MicroSketches()
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if isinstance(trainer.strategy, ModelParallelStrategy):
+            raise ValueError(
+                "GradDirection needs the whole gradient, and ModelParallelStrategy gives each rank a part of "
+                "it: take the callback out, or train with strategy: ddp"
+            )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, DFlashModule)

@@ -46,8 +46,8 @@ class S3Checkpoint(Checkpoint):
         end_deadline_s: The same when it ends by itself.
         arenas: Snapshots that can wait in memory; null: three, or two where memory is short.
         process: Store from a process of its own; false: from a thread.
-        if_missing: What `--ckpt_path last` does while this store holds no checkpoint: error; or fresh, start from
-            nothing and say so: one command line for the first start and every restart.
+        if_missing: What `--ckpt_path last` does while this store holds no checkpoint: error, or fresh: start
+            from nothing and say so, so that the same command line starts the run and restarts it.
     """
 
     def __init__(

@@ -28,6 +28,7 @@ from dflash_lightning.training.forward import BlockOutcome, draft_blocks
 from dflash_lightning.training.optimizer import AdamWConfig
 from dflash_lightning.training.preflight import run_checks
 from dflash_lightning.training.resume import catch_up_validation, forget_restart, load_extras, save_extras
+from dflash_lightning.training.sharding import hold_whole, shard_drafter, split_again
 from dflash_lightning.training.stored_states import open_stored_states, read_states
 from dflash_lightning.training.validation import ValidationSums, anchor_groups
 from dflash_lightning.training.window_steps import WindowSteps
@@ -139,6 +140,8 @@ class DFlashModule(WindowSteps):
             activation_checkpointing=self.activation_checkpointing,
             seed=self.seed,
         )
+        if self.device_mesh is not None:
+            shard_drafter(self.drafter, self.device_mesh)
         # Target is no nn.Module: it stays out of checkpoints, the optimizer and DDP.
         device = self.trainer.strategy.root_device
         layers = None if self.stored_states is None else 1  # then it lends its embedding and head only
@@ -179,6 +182,12 @@ class DFlashModule(WindowSteps):
         return outcome.numerator
 
     # --- validation
+
+    def on_validation_start(self) -> None:
+        hold_whole(self)
+
+    def on_validation_end(self) -> None:
+        split_again(self)
 
     def validation_step(self, batch: tuple[TokenBatch, TargetStates], batch_idx: int) -> None:
         tokens, states = batch

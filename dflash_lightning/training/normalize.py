@@ -1,7 +1,7 @@
 """Global loss normalisation, finite check and clipping: one place, one pass over the gradients.
 
-in    gradients of raw numerators (sum of weight x loss), already averaged over ranks by DDP and divided by
-      the accumulation by Lightning
+in    gradients of raw numerators (sum of weight x loss), already averaged over ranks by DDP or FSDP2 and
+      divided by the accumulation by Lightning
 out   gradients of the weighted mean loss over the window and all ranks, clipped; or none at all
 law   2 ranks x 2 micro-batches give the gradient of one process over the same samples (spec/dflash.md 2.6.1)
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +34,13 @@ class StepRecord:
 
 
 def raw_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
-    """Global L2 norm of the gradients as they are, fp32; 0 where there are none."""
+    """Global L2 norm of the gradients as they are, fp32; 0 where there are none.
+
+    Of gradients that are split over ranks it is the norm of the whole, and a collective.
+    """
     gradients = [p.grad for p in parameters if p.grad is not None]
-    return torch.nn.utils.get_total_norm(gradients) if gradients else torch.zeros(())
+    norm = torch.nn.utils.get_total_norm(gradients) if gradients else torch.zeros(())
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def window_scale(*, weight: float, world: int, accumulate: int) -> float:

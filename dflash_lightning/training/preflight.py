@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback, GradientAccumulationScheduler
+from lightning.pytorch.strategies import ModelParallelStrategy
 
 from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.data.epochs import Position
@@ -106,6 +107,18 @@ def precision_keeps_fp32_masters(trainer: Trainer, module: "DFlashModule", data:
         raise ValueError(
             f"trainer.precision is {trainer.precision!r}, but only 32-true and bf16-mixed are supported: "
             "the drafter's weights and moments stay in fp32"
+        )
+
+
+@check
+def weights_stay_trainable_behind_a_validation(
+    trainer: Trainer, module: "DFlashModule", data: DFlashDataModule
+) -> None:
+    """FSDP2 gathers weights into memory that it keeps; made in inference mode, none could be trained on."""
+    if isinstance(trainer.strategy, ModelParallelStrategy) and trainer.validate_loop.inference_mode:
+        raise ValueError(
+            "trainer.inference_mode must be false with ModelParallelStrategy: weights that are gathered for "
+            "a validation are trained on afterwards"
         )
 
 
