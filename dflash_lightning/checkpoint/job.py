@@ -60,6 +60,8 @@ class SaveJob:
     """`Manifest.key` of checkpoints that are never deleted, such as the one resumed from."""
     size_hint: int = 0
     """Bytes to expect; 0 if unknown."""
+    session: str = ""
+    """Of one start of a run: within it a later step is newer, whichever is stored first; "": unknown."""
 
     def __post_init__(self) -> None:
         if self.step < 0 or self.epoch < 0:

@@ -56,7 +56,8 @@ def list_manifests(store: ObjectStore, prefix: str) -> Listing:
 
 
 def age_order(manifest: Manifest) -> tuple[int, int, str]:
-    """Older before newer. Two of one serial come from two runs that ignored each other."""
+    """Older before newer. Two of one serial come from one session, which stored the older one late, or
+    from two runs that ignored each other."""
     return manifest.serial, manifest.step, manifest.name
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.layout import BEST, LAST, data_key, new_name
-from dflash_lightning.checkpoint.listing import Listing, list_manifests
+from dflash_lightning.checkpoint.listing import Listing, age_order, list_manifests
 from dflash_lightning.checkpoint.manifest import DataFile, Manifest
 from dflash_lightning.checkpoint.removal import remove
 from dflash_lightning.checkpoint.retention import best_first, to_delete
@@ -27,6 +27,8 @@ from dflash_lightning.checkpoint.verify import ATTEMPTS
 from dflash_lightning.checkpoint.versions import versions
 
 log = logging.getLogger(__name__)
+SESSION = "session"
+"""Name of the fact that tells which start of a run it comes from."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def publish(
 def make_manifest(job: SaveJob, name: str, files: tuple[DataFile, ...], before: Listing) -> Manifest:
     return Manifest(
         name=name,
-        serial=1 + max((known.serial for known in before.manifests), default=0),
+        serial=_serial(job, before),
         run_id=job.run_id,
         step=job.step,
         epoch=job.epoch,
@@ -97,8 +99,18 @@ def make_manifest(job: SaveJob, name: str, files: tuple[DataFile, ...], before: 
         metrics=dict(job.metrics),
         monitor=job.retention.monitor,
         mode=job.retention.mode,
-        facts={"versions": versions(), **job.facts},
+        facts={"versions": versions(), **({SESSION: job.session} if job.session else {}), **job.facts},
     )
+
+
+def _serial(job: SaveJob, before: Listing) -> int:
+    """Above all others; but a save that comes late, since a newer one went first, queues up behind that."""
+    later = [
+        known.serial
+        for known in before.manifests
+        if job.session and known.facts.get(SESSION) == job.session and known.step > job.step
+    ]
+    return min(later, default=1 + max((known.serial for known in before.manifests), default=0))
 
 
 def commit(store: ObjectStore, prefix: str, manifest: Manifest) -> int:
@@ -139,7 +151,8 @@ def finish(store: ObjectStore, prefix: str, job: SaveJob, durable: Durable) -> P
     everything = (manifest, *before.manifests)
     going = to_delete(everything, job.retention, job.protected, job.run_id)
     staying = [known for known in everything if known not in going]
-    problems = _point(store.quick(), prefix, job, manifest, staying)
+    newest = max(everything, key=age_order)
+    problems = _point(store.quick(), prefix, job, newest, staying)
     for problem in problems:
         log.warning("step %d is saved, but: %s", manifest.step, problem)
     uri = store.uri(join_key(prefix, manifest.name))

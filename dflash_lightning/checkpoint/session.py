@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from dflash_lightning.checkpoint.claim import claim
 from dflash_lightning.checkpoint.heartbeat import STALE_AFTER_S, Heartbeat
@@ -57,6 +58,7 @@ class Session:
     ) -> None:
         self._target = Target(partial(open_store, uri, settings), publish)
         self.run_id = run_id
+        self._name = uuid4().hex[:8]
         self._memory = memory
         self._on_durable = on_durable
         self._writer: Writer | None = None
@@ -104,7 +106,7 @@ class Session:
         if self._writer is None:
             self.prepare(state)
         assert self._writer is not None
-        receipt = self._writer.submit(replace(job, size_hint=self._num_bytes), state)
+        receipt = self._writer.submit(replace(job, size_hint=self._num_bytes, session=self._name), state)
         self._num_bytes = receipt.num_bytes
         return receipt.accepted
 
