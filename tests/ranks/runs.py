@@ -75,7 +75,9 @@ class Fit:
     def __enter__(self) -> "Fit":
         self.folder.mkdir(parents=True)
         config = self.folder / "toy.yaml"
-        values = toy_config(self.folder, self.target, self.store, delay=self.delay, **self.stop)
+        values = self.values or toy_config(
+            self.folder, self.target, self.store, delay=self.delay, **self.stop
+        )
         config.write_text(yaml.safe_dump(values))
         start, options = LAUNCHES[self.launch]
         resume = [f"--ckpt_path={self.resume}"] if self.resume else []
@@ -83,7 +85,7 @@ class Fit:
             self.process = subprocess.Popen(
                 [*start, "cli.py", "fit", f"--config={config}", *options, *resume, *self.words],
                 cwd=ROOT,
-                env=environment(),
+                env=environment() | self.environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

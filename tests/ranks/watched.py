@@ -14,15 +14,19 @@ class Watched(Callback):
     Args:
         folder: Where to write.
         delay: Seconds that each micro-batch is held up.
+        fast: After this many micro-batches each is held up for a second.
     """
 
-    def __init__(self, folder: str, delay: float = 0.0) -> None:
+    def __init__(self, folder: str, delay: float = 0.0, fast: int | None = None) -> None:
         self.folder = Path(folder)
         self.delay = delay
+        self.fast = fast
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         self._write(trainer, "start", pl_module)
-        time.sleep(self.delay)
+        if self.fast is not None:
+            self.fast -= 1
+        time.sleep(self.delay if self.fast is None or self.fast >= 0 else 1.0)
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self._write(trainer, "end", pl_module)
@@ -36,6 +40,11 @@ class Watched(Callback):
 
     def _write(self, trainer, event, pl_module):
         self.folder.mkdir(parents=True, exist_ok=True)
-        record = {"event": event, "steps": pl_module.data.position.steps, "pid": os.getpid()}
+        record = {
+            "event": event,
+            "steps": pl_module.data.position.steps,
+            "pid": os.getpid(),
+            "at": time.monotonic(),
+        }
         with (self.folder / f"rank{trainer.global_rank}.jsonl").open("a") as file:
             file.write(json.dumps(record) + "\n")
