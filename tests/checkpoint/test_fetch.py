@@ -2,19 +2,16 @@
 
 import errno
 import threading
-from functools import partial
 
 import pytest
 
 from dflash_lightning.checkpoint import download
 from dflash_lightning.checkpoint.fetch import fetch, fetch_checkpoint
-from dflash_lightning.checkpoint.measured import PART_BYTES, MeasuredFile
+from dflash_lightning.checkpoint.measured import PART_BYTES
 from dflash_lightning.checkpoint.publish import publish
-from dflash_lightning.checkpoint.resume import resolve
-from dflash_lightning.checkpoint.stores import StoreError, StoreSettings, open_store
+from dflash_lightning.checkpoint.stores import StoreError, StoreSettings
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
-from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore, name_store
 from tests.checkpoint.saving import PREFIX, content, job, keep, save
@@ -90,42 +87,6 @@ def test_one_download_however_many_ask_at_once(tmp_path):
     assert len(reads(store)) == 1
 
 
-def test_case_12_a_bit_flipped_on_the_way_down_is_read_again(tmp_path):
-    store = stored(Fault("read", does="flip", key="/data/", times=2))
-    assert get(tmp_path).read_bytes() == content(8)
-    assert len(reads(store)) == 3
-
-
-def test_case_12_what_stays_corrupt_falls_back_to_the_one_before_loudly(tmp_path, caplog):
-    stored(Fault("read", does="flip", key="/data/step=8", times=99))
-    assert get(tmp_path).read_bytes() == content(4)
-    assert "skipping memory://fetch/runs/a/step=8-" in caplog.text
-    assert "differs from its manifest in bytes 0 to 3,000, 3 times over" in caplog.text
-    assert all(name.startswith("step=4-") for name in files(tmp_path))
-
-
-def test_case_12_a_step_that_was_asked_for_is_not_replaced_by_another(tmp_path):
-    stored(Fault("read", does="flip", key="/data/step=8", times=99))
-    skipped = []
-    with pytest.raises(StoreError, match="no checkpoint at .*step=8 can be used") as caught:
-        get(tmp_path, f"{URI}/step=8", on_skip=lambda uri, reason: skipped.append(uri))
-    assert caught.value.kind == "corrupt"
-    assert len(skipped) == 1
-    assert files(tmp_path) == []
-
-
-def test_case_12_at_rest_in_a_folder(tmp_path):
-    store = LocalStore(tmp_path / "store")
-    for step in (4, 8):
-        save(store, step, prefix="", retention=keep())
-    data = next((tmp_path / "store" / "data").glob("step=8-*"))
-    data.write_bytes(data.read_bytes()[:-1] + b"?")  # as long as before
-    skipped = []
-    path = get(tmp_path / "here", str(store.root), on_skip=lambda uri, reason: skipped.append(reason))
-    assert path.read_bytes() == content(4)
-    assert "does not have the crc32" in skipped[0]
-
-
 def test_from_a_folder_on_the_same_disk_nothing_is_copied(tmp_path):
     store = LocalStore(tmp_path / "store")
     save(store, 8, prefix="")
@@ -180,21 +141,6 @@ def test_an_outage_does_not_look_like_corruption(tmp_path):
     assert files(tmp_path) == []
 
 
-def test_case_13_a_full_disk_is_one_message_and_leaves_nothing(tmp_path, monkeypatch):
-    store = stored()
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(download.os, "posix_fallocate", full)
-    message = r"no space to write 3,000 bytes at .*step=8-.* bytes are free"
-    with pytest.raises(StoreError, match=message) as caught:
-        get(tmp_path)
-    assert caught.value.kind == "full"
-    assert files(tmp_path) == []
-    assert reads(store) == []  # known before the download
-
-
 def test_a_download_that_was_killed_leaves_nothing_in_the_way(tmp_path):
     store = stored()
     path = get(tmp_path)
@@ -212,29 +158,3 @@ def test_sizes(tmp_path, size, ranges):
     publish(store, PREFIX, job(1), lambda file: file.write(data))
     assert get(tmp_path).read_bytes() == data
     assert len(reads(store)) == ranges
-
-
-@pytest.mark.parametrize("damage", [None, "flip"])
-def test_on_a_real_server(damage, tmp_path, s3_uri, s3_settings, caplog):
-    store, prefix = open_store(s3_uri, s3_settings)
-    size = PART_BYTES + 5
-    for step in (4, 8):
-        data = content(step, size)
-        publish(store, prefix, job(step, retention=keep()), partial(MeasuredFile.write, data=data))
-    key = resolve(store, prefix).files[0].key
-    if damage is not None:
-        store.put(join_key(prefix, key), b"?" + data[1:])
-    path = fetch(s3_uri, s3_settings, tmp_path)
-    assert path.read_bytes() == content(8 if damage is None else 4, size)
-    assert ("skipping" in caplog.text) == (damage is not None)
-
-
-@pytest.mark.parametrize(("times", "step"), [(2, 8), (None, 4)])
-def test_case_12_flips_between_here_and_a_real_server(times, step, tmp_path, proxy, s3_uri, caplog):
-    store, prefix = open_store(s3_uri, proxy.settings())
-    save(store, 4, prefix=prefix, retention=keep())
-    published = save(store, 8, prefix=prefix, retention=keep())
-    rule = proxy.add("flip_down", method="GET", path=published.manifest.name[-8:] + ".ckpt", times=times)
-    assert fetch(s3_uri, proxy.settings(), tmp_path).read_bytes() == content(step)
-    assert rule.seen >= 2
-    assert ("skipping" in caplog.text) == (step == 4)

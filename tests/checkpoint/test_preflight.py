@@ -1,25 +1,15 @@
-"""Case 19: what is wrong with a place for checkpoints is said before training, and nothing is left there."""
+"""What is wrong with a place for checkpoints is said before training, and nothing is left there."""
 
 import re
-import time
 
 import pytest
 
 from dflash_lightning.checkpoint.preflight import preflight
-from dflash_lightning.checkpoint.stores import StoreError, StoreSettings, open_store
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
-
-
-def refusal(store, prefix="ck"):
-    """The error of a preflight, and how long it took."""
-    started = time.monotonic()
-    with pytest.raises(StoreError) as caught:
-        preflight(store, prefix)
-    assert time.monotonic() - started < 60  # "within seconds", on a machine that may be busy
-    return caught.value
+from tests.checkpoint.over_s3 import refusal
 
 
 @pytest.mark.parametrize("prefix", ["", "ck", "a/b"])
@@ -80,67 +70,3 @@ def test_bytes_that_change_are_told(operation):
 def test_a_directory_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     assert "cannot" in str(refusal(LocalStore(tmp_path / "file")))
-
-
-@pytest.mark.slow
-class TestServer:
-    """Against SeaweedFS: the answers are real."""
-
-    def test_a_good_bucket(self, weed, s3_settings, s3_uri):
-        store, prefix = open_store(s3_uri, s3_settings)
-        preflight(store, prefix)
-        assert list(store.list(prefix)) == []
-        assert list(store.list_uploads(prefix)) == []
-
-    def test_an_identity_that_may_only_read(self, weed, s3_env, monkeypatch, s3_settings):
-        for name, value in weed.reader_environment.items():
-            monkeypatch.setenv(name, value)
-        error = refusal(open_store("s3://train/readonly", s3_settings)[0], "readonly")
-        assert error.kind == "denied"
-        assert "these credentials lack the right s3:PutObject" in str(error)
-        assert "403 AccessDenied" in str(error)
-        assert "left behind" not in str(error)
-
-    def test_a_bucket_that_is_not_there(self, s3_settings):
-        error = refusal(open_store("s3://nowhere/ck", s3_settings)[0])
-        assert error.kind == "missing"
-        assert "there is no bucket nowhere at http://127.0.0.1" in str(error)
-
-    def test_a_wrong_secret_key(self, s3_env, monkeypatch, s3_settings):
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong" * 8)
-        error = refusal(open_store("s3://train/ck", s3_settings)[0])
-        assert error.kind == "credentials"
-        assert "the secret key does not belong to the access key" in str(error)
-
-    def test_an_unknown_access_key(self, s3_env, monkeypatch, s3_settings):
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN0000000")
-        error = refusal(open_store("s3://train/ck", s3_settings)[0])
-        assert error.kind == "credentials"
-        assert "the server does not know this access key" in str(error)
-        assert "AKIAUNKNOWN0000000" not in str(error)
-
-    def test_no_credentials(self, s3_env, monkeypatch, s3_settings):
-        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-        error = refusal(open_store("s3://train/ck", s3_settings)[0])
-        assert error.kind == "credentials"
-        assert "there are no credentials; set AWS_ACCESS_KEY_ID" in str(error)
-
-    def test_an_unknown_profile(self, s3_env, s3_settings):
-        from dataclasses import replace
-
-        error = refusal(open_store("s3://train/ck", replace(s3_settings, profile="nobody"))[0])
-        assert error.kind == "credentials"
-        assert "check the profile" in str(error)
-
-    def test_an_endpoint_where_nothing_listens(self, s3_env):
-        settings = StoreSettings(endpoint_url="http://127.0.0.1:9", path_style=True)
-        error = refusal(open_store("s3://train/ck", settings)[0])
-        assert error.kind == "endpoint"
-        assert "nothing answers at http://127.0.0.1:9; check endpoint_url" in str(error)
-
-    def test_case_22_a_clock_that_is_wrong(self, proxy):
-        proxy.add("answer", status=403, code="RequestTimeTooSkewed", times=None)
-        error = refusal(open_store("s3://train/ck", proxy.settings())[0])
-        assert error.kind == "clock"
-        assert "set the clock (NTP)" in str(error)

@@ -15,7 +15,7 @@ from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
-from tests.checkpoint.saving import PREFIX, content, data_of, job, keep, save, save_and_sweep, steps, writes
+from tests.checkpoint.saving import PREFIX, content, job, keep, save, steps, writes
 
 
 def pointed(store, which):
@@ -66,42 +66,12 @@ def test_the_order_of_calls():
     assert calls.index(("finish", "data")) < calls.index(("put", "manifests"))
 
 
-def test_case_16_no_deletion_before_a_newer_checkpoint_is_verified():
-    store = FaultyStore(MemoryStore())
-    for step in range(1, 7):
-        save(store, step, retention=Retention(keep_last=2))
-    operations = [
-        (event.operation, event.key.rsplit("/", 1)[-1])
-        for event in store.events
-        if "/manifests/" in event.key
-    ]
-    verified, read_back = set(), None
-    for operation, key in operations:
-        if operation == "put":
-            read_back = key
-        elif operation == "read" and key == read_back:
-            verified.add(key)
-        elif operation == "delete":
-            assert any(other > key for other in verified)
-    assert steps(store) == [5, 6]
-    assert len(data_of(store.store)) == 2
-
-
 def test_the_best_stays_and_is_pointed_at():
     store = MemoryStore()
     for step, loss in [(1, 3.0), (2, 1.0), (3, float("nan")), (4, 2.0)]:
         save(store, step, retention=Retention(monitor="loss"), metrics={"loss": loss})
     assert steps(store) == [2, 4]
     assert (pointed(store, BEST), pointed(store, LAST)) == (2, 4)
-
-
-def test_the_checkpoint_resumed_from_stays():
-    store = MemoryStore()
-    first = save(store, 8, run_id="first")
-    second = save(store, 8, run_id="pinned")
-    for step in (9, 10):
-        save(store, step, protected=(first.manifest.key, second.manifest.key), run_id="pinned")
-    assert steps(store) == [8, 8, 10]
 
 
 def test_serials_grow_even_after_going_back():
@@ -196,20 +166,6 @@ def test_a_pointer_that_fails_is_a_warning(fault, caplog):
     assert len(published.problems) == 1
     save(store, 9, retention=Retention(monitor="loss"), metrics={"loss": 2.0})
     assert (pointed(store, LAST), pointed(store, BEST)) == (9, 8)
-
-
-def test_case_16_a_failed_delete_stops_no_other_and_is_tried_again(caplog):
-    store = FaultyStore(MemoryStore(), Fault("delete", key="manifests"))
-    for step in (1, 2, 3):
-        save(store, step, retention=keep())
-    _, swept = save_and_sweep(store, 4)  # two of three old ones go
-    assert "not deleted, the next save tries again: scripted: delete of" in caplog.text
-    assert len(swept.deleted) == 2
-    assert steps(store) == [1, 4]
-    assert len(data_of(store.store)) == 2  # the manifest of step 1 still has its data
-    _, swept = save_and_sweep(store, 5)
-    assert [name.split("-")[0] for name in swept.deleted] == ["step=1", "step=4"]
-    assert steps(store) == [5]
 
 
 def test_writes_of_any_size_give_the_same_manifest():

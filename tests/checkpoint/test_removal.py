@@ -35,32 +35,6 @@ def test_a_broken_manifest_hides_nothing_and_keeps_its_data():
     assert len(data_of(store)) == 2
 
 
-def test_case_2_leftovers_of_a_crash_go_at_the_next_start():
-    store = MemoryStore()
-    kept = save(store, 4)
-    store.open_upload(f"{PREFIX}/data/step=6-0000000a.ckpt", size_hint=0)
-    store.put(f"{PREFIX}/data/step=7-0000000b.ckpt", b"no manifest")
-    store.put(f"{PREFIX}/data/step=8-0000000c/rank=1.ckpt", b"a shard")
-    store.put(f"{PREFIX}/probe/abc", b"probe")
-    store.open_upload("runs/ab/data/step=6-0000000a.ckpt", size_hint=0)  # another run's
-    store.put("runs/ab/data/step=6-0000000d.ckpt", b"another run's")
-    store.put(f"{PREFIX}/data/notes.txt", b"nobody knows")
-    owner = claim(store, PREFIX, "a", now=1000.0, stale_after_s=300.0, sleep=lambda seconds: None)
-    later = 10 + max(store.modified.values())
-    assert clean_leftovers(store, PREFIX, owner, older_than_s=3600.0, now=later) == []
-    gone = clean_leftovers(store, PREFIX, owner, older_than_s=5.0, now=later)
-    assert [text.split("memory://memory/")[1] for text in gone] == [
-        f"{PREFIX}/data/step=6-0000000a.ckpt",
-        f"{PREFIX}/data/step=7-0000000b.ckpt",
-        f"{PREFIX}/data/step=8-0000000c/rank=1.ckpt",
-        f"{PREFIX}/probe/abc",
-    ]
-    assert [pending.key for pending in store.pending.values()] == ["runs/ab/data/step=6-0000000a.ckpt"]
-    assert steps(store) == [4]
-    assert f"{PREFIX}/{kept.manifest.files[0].key}" in store.objects
-    assert f"{PREFIX}/data/notes.txt" in store.objects
-
-
 @pytest.mark.parametrize(
     ("fault", "said", "left"),
     [

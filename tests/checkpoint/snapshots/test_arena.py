@@ -1,12 +1,10 @@
-"""Case 14: room for snapshots that cannot be had is noticed before it is mapped."""
+"""Room for snapshots: taken early, held by one at a time, as much as fits."""
 
-import errno
 import logging
 import os
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -30,10 +28,6 @@ def claim_elsewhere(arena):
         stdout=subprocess.PIPE,
         text=True,
     )
-
-
-def no_room(fd, start, size):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.parametrize("make", [Arena.shared, Arena.private])
@@ -85,23 +79,6 @@ def test_a_claim_excludes_other_processes_and_ends_with_the_process_that_has_it(
         assert other.stdout.readline().split() == ["False", "41"]
         other.stdin.close()
     arena.close()
-
-
-def test_shared_memory_that_cannot_be_reserved_is_never_mapped():
-    descriptors = len(list(Path("/proc/self/fd").iterdir()))
-    with pytest.raises(OSError, match="No space left"):
-        Arena.shared(CAPACITY, reserve=no_room)
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
-
-
-def test_without_shared_memory_the_arenas_are_private_and_one_warning_says_why(caplog):
-    arenas = Arenas(2, CAPACITY, shared=True, reserve=no_room)
-    assert not arenas.shared
-    assert [arena.fd for arena in arenas] == [None, None]
-    (record,) = caplog.records
-    assert f"memfd needs {2 * CAPACITY} bytes for 2 snapshots" in record.getMessage()
-    assert "bytes of memory are free (No space left on device)" in record.getMessage()
-    arenas.close()
 
 
 @pytest.mark.parametrize(

@@ -22,19 +22,6 @@ def failing(number):
     return fail
 
 
-def test_case_13_a_full_disk_is_told_with_path_and_bytes_and_the_good_file_stays(store, monkeypatch):
-    store.put("last.ckpt", b"good")
-    monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
-    with pytest.raises(StoreError) as caught:
-        store.put("last.ckpt", b"x" * 5000)
-    assert caught.value.kind == "full"
-    assert f"no space to write 5,000 bytes at {store.root}/last.ckpt: " in str(caught.value)
-    assert f"bytes are free in {store.root}; free some, keep fewer checkpoints" in str(caught.value)
-    assert isinstance(caught.value.__cause__, OSError)
-    assert store.read("last.ckpt") == b"good"
-    assert [path.name for path in store.root.iterdir()] == ["last.ckpt"]
-
-
 @pytest.mark.parametrize(
     ("number", "kind", "text"),
     [

@@ -6,9 +6,8 @@ from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
 from dflash_lightning.checkpoint.writing.attempt import Target
 from dflash_lightning.checkpoint.writing.deletions import Deletions
-from dflash_lightning.checkpoint.writing.events import Durable
 from tests.checkpoint.saving import steps
-from tests.checkpoint.writing.writers import events_until, job, make_writer, state_at, until
+from tests.checkpoint.writing.writers import job, make_writer, state_at, until
 
 
 def test_of_what_waits_the_newest_is_done():
@@ -65,18 +64,6 @@ class SlowToDelete(MemoryStore):
 def slow_writer():
     store = SlowToDelete()
     return store, make_writer(Target(lambda: (store, "ck"), publish))
-
-
-def test_saves_become_durable_while_a_deletion_hangs_and_all_superfluous_ones_go_in_the_end():
-    store, writer = slow_writer()
-    for step in range(1, 6):
-        assert writer.submit(job(step, keep_last=1), state_at(step)).accepted
-        events_until(writer, Durable)
-    assert store.asked.is_set()
-    assert steps(store, "ck") == [1, 2, 3, 4, 5]
-    store.open.set()
-    writer.close()  # waits for what is left to delete
-    assert steps(store, "ck") == [5]
 
 
 def test_an_end_does_not_wait_for_a_deletion_that_hangs(monkeypatch):

@@ -1,6 +1,7 @@
 """What the writer's tests share: jobs, a small state, and publishers that can be held up."""
 
 import io
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,8 @@ from dflash_lightning.checkpoint.job import Retention, SaveJob
 from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.snapshots.arenas import Arenas
 from dflash_lightning.checkpoint.stores import StoreSettings, open_store
+from dflash_lightning.checkpoint.stores.faults import FaultyStore
+from dflash_lightning.checkpoint.stores.memory import MemoryStore
 from dflash_lightning.checkpoint.writing.attempt import Target
 from dflash_lightning.checkpoint.writing.writer import Writer
 
@@ -84,3 +87,54 @@ def events_until(writer, kind):
 
     until(come, within_s=PATIENCE_S)
     return events
+
+
+class Gate:
+    """A publisher that tells when it has begun, and ends only when it may."""
+
+    def __init__(self):
+        self.begun, self.open = threading.Event(), threading.Event()
+        self.steps = []
+
+    def publish(self, store, prefix, job, write):
+        self.begun.set()
+        self.open.wait()
+        self.steps.append(job.step)
+        return publish(store, prefix, job, write)
+
+
+def begin(writer, gate, first):
+    """Hold the worker up inside the first save."""
+    assert writer.submit(first, state_at(first.step)).accepted
+    gate.begun.wait()
+    writer.poll()
+
+
+def kinds(events):
+    return [(type(event).__name__, event.job.step) for event in events]
+
+
+def faulty(*faults):
+    store = FaultyStore(MemoryStore(), *faults)
+    return make_writer(Target(lambda: (store, "ck"), publish))
+
+
+TRAINER = """
+import os, sys, time
+from tests.checkpoint.writing.writers import folder_target, job, make_writer, state_at
+folder, hold, processes, step = sys.argv[1:]
+writer = make_writer(folder_target(folder, hold), shared=processes == "process")
+assert writer.submit(job(int(step)), state_at(int(step))).accepted
+"""
+
+
+def pending_files(folder):
+    return list(Path(folder).glob("data/.*.pending"))
+
+
+def gone(pid):
+    """True for a process that has ended, also where nobody has asked for its exit code yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

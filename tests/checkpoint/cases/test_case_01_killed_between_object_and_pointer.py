@@ -79,7 +79,7 @@ def test_the_dry_run_saw_all_stages():
 
 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
-def test_case_1_killed_before_a_call(call, tmp_path):
+def test_case_01_killed_before_a_call(call, tmp_path):
     inner = MemoryStore()
     first_steps(inner)
     with pytest.raises(Died):
@@ -106,7 +106,7 @@ from pathlib import Path
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.local import LocalStore
-from tests.checkpoint.test_kill_points import save_step
+from tests.checkpoint.cases.test_case_01_killed_between_object_and_pointer import save_step
 store = LocalStore(Path(sys.argv[1]))
 save_step(FaultyStore(store, Fault("any", int(sys.argv[2]), does="exit")), 4, prefix="")
 """
@@ -114,7 +114,7 @@ save_step(FaultyStore(store, Fault("any", int(sys.argv[2]), does="exit")), 4, pr
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
-def test_case_1_a_process_that_ends_at_once_over_a_folder(call, tmp_path):
+def test_case_01_a_process_that_ends_at_once_over_a_folder(call, tmp_path):
     store = LocalStore(tmp_path / "store")
     first_steps(store, prefix="")
     ended = subprocess.run(

@@ -1,0 +1,66 @@
+"""Case 16: deletions come after a newer checkpoint, in their own line; one that fails ends nothing."""
+
+from dflash_lightning.checkpoint.job import Retention
+from dflash_lightning.checkpoint.stores.fault_script import Fault
+from dflash_lightning.checkpoint.stores.faults import FaultyStore
+from dflash_lightning.checkpoint.stores.memory import MemoryStore
+from dflash_lightning.checkpoint.writing.events import Durable
+from tests.checkpoint.saving import data_of, keep, save, save_and_sweep, steps
+from tests.checkpoint.writing.test_deletions import slow_writer
+from tests.checkpoint.writing.writers import events_until, job, state_at
+
+
+def test_case_16_no_deletion_before_a_newer_checkpoint_is_verified():
+    store = FaultyStore(MemoryStore())
+    for step in range(1, 7):
+        save(store, step, retention=Retention(keep_last=2))
+    operations = [
+        (event.operation, event.key.rsplit("/", 1)[-1])
+        for event in store.events
+        if "/manifests/" in event.key
+    ]
+    verified, read_back = set(), None
+    for operation, key in operations:
+        if operation == "put":
+            read_back = key
+        elif operation == "read" and key == read_back:
+            verified.add(key)
+        elif operation == "delete":
+            assert any(other > key for other in verified)
+    assert steps(store) == [5, 6]
+    assert len(data_of(store.store)) == 2
+
+
+def test_case_16_the_checkpoint_resumed_from_stays():
+    store = MemoryStore()
+    first = save(store, 8, run_id="first")
+    second = save(store, 8, run_id="pinned")
+    for step in (9, 10):
+        save(store, step, protected=(first.manifest.key, second.manifest.key), run_id="pinned")
+    assert steps(store) == [8, 8, 10]
+
+
+def test_case_16_a_failed_delete_stops_no_other_and_is_tried_again(caplog):
+    store = FaultyStore(MemoryStore(), Fault("delete", key="manifests"))
+    for step in (1, 2, 3):
+        save(store, step, retention=keep())
+    _, swept = save_and_sweep(store, 4)  # two of three old ones go
+    assert "not deleted, the next save tries again: scripted: delete of" in caplog.text
+    assert len(swept.deleted) == 2
+    assert steps(store) == [1, 4]
+    assert len(data_of(store.store)) == 2  # the manifest of step 1 still has its data
+    _, swept = save_and_sweep(store, 5)
+    assert [name.split("-")[0] for name in swept.deleted] == ["step=1", "step=4"]
+    assert steps(store) == [5]
+
+
+def test_case_16_saves_become_durable_while_a_deletion_hangs_and_all_superfluous_ones_go_in_the_end():
+    store, writer = slow_writer()
+    for step in range(1, 6):
+        assert writer.submit(job(step, keep_last=1), state_at(step)).accepted
+        events_until(writer, Durable)
+    assert store.asked.is_set()
+    assert steps(store, "ck") == [1, 2, 3, 4, 5]
+    store.open.set()
+    writer.close()  # waits for what is left to delete
+    assert steps(store, "ck") == [5]

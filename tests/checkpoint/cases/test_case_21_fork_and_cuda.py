@@ -1,0 +1,47 @@
+"""Case 21: the uploader is a fresh interpreter, never a fork of the trainer."""
+
+import os
+import pickle
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoint.writing.writers import (
+    folder_target,
+    gone,
+    job,
+    make_writer,
+    pending_files,
+    state_at,
+    stored_steps,
+    until,
+)
+
+pytestmark = pytest.mark.slow
+
+
+def test_case_21_the_uploader_is_fresh_polite_and_deaf_to_signals(folder, hold, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "only-in-the-environment")
+    target = folder_target(folder, hold)
+    writer = make_writer(target, shared=True)
+    pid = writer.channel.pid
+    writer.submit(job(1), state_at(1))
+    until(lambda: pending_files(folder))
+    assert os.getsid(pid) == pid
+    assert os.getpriority(os.PRIO_PROCESS, pid) >= 10
+    if (group := Path("/proc/self/autogroup")).exists():  # where niceness counts within a session only
+        until(lambda: nice_of(Path(f"/proc/{pid}/autogroup")) == min(19, nice_of(group) + 10))
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert command.startswith(sys.executable.encode())  # a new interpreter, no fork of this one
+    assert b"only-in-the-environment" not in command + pickle.dumps(target)
+    assert b"only-in-the-environment" in Path(f"/proc/{pid}/environ").read_bytes()
+    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGINT)
+    hold.unlink()
+    assert writer.flush(60.0) == []
+    assert writer.counts.restarts == 0
+    writer.close()
+    assert gone(pid)
+    assert stored_steps(folder) == [1]
