@@ -20,10 +20,11 @@ from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
 from dflash_lightning.callbacks.signals import StoppedBySignal
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.data.datamodule import DFlashDataModule
+from dflash_lightning.dry_run import rehearse
 from dflash_lightning.redact import hidden_environment, redact
 from dflash_lightning.replacing_lists import with_fresh_lists
-from dflash_lightning.training.agreement import require_agreement
 from dflash_lightning.training.address_connector import fetch_addresses
+from dflash_lightning.training.agreement import require_agreement
 from dflash_lightning.training.checkpoint_path import meant_by
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.wandb_runs import begin_wandb, resume_wandb
@@ -47,6 +48,10 @@ SAME_SETTINGS = (
     "Start every node with the same files and words; what must differ, such as the path of a local disk, "
     "belongs into the environment: ${oc.env:NAME}"
 )
+DRY_RUN = (
+    "Start as usual on every rank, make one step with the heaviest batch of each bucket, tell seconds and "
+    "memory, try the checkpoint store, and end; nothing is written."
+)
 DEFAULTS = {"max_epochs": 6, "gradient_clip_val": 1.0, "log_every_n_steps": 10, "num_sanity_val_steps": 0}
 
 
@@ -61,6 +66,7 @@ class SaveConfig(SaveConfigCallback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         hidden = hidden_environment(_texts(self.words), os.environ)
         config = redact(yaml.safe_load(self.parser.dump(self.config, skip_none=False)), hidden)
+        config.pop("dry_run", None)
         require_agreement(trainer, "settings", config, way_out=SAME_SETTINGS)
         folder = Path(trainer.log_dir or trainer.default_root_dir)  # asked for on all ranks: it broadcasts
         if self.already_saved or not trainer.is_global_zero:
@@ -108,6 +114,14 @@ class DFlashCLI(LightningCLI):
         parser.link_arguments("model.num_anchors", "data.num_anchors")
         parser.link_arguments("data.seed", "model.seed")
 
+    def _prepare_subcommand_parser(
+        self, klass: type, subcommand: str, **options: Any
+    ) -> LightningArgumentParser:
+        parser = super()._prepare_subcommand_parser(klass, subcommand, **options)
+        if subcommand == "fit":
+            parser.add_argument("--dry_run", type=bool, default=False, help=DRY_RUN)
+        return parser
+
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parse the words main.py passes on; Lightning's own would warn that sys.argv is there as well."""
         assert isinstance(args, list)
@@ -121,12 +135,20 @@ class DFlashCLI(LightningCLI):
         if not self.config.get("subcommand"):
             return
         config = self.config[self.config.subcommand]
+        if config.get("dry_run"):
+            config.ckpt_path = None
         if config.get("ckpt_path"):
             callbacks = [callback.as_dict() for callback in config.trainer.callbacks or []]
             config.ckpt_path = meant_by(config.ckpt_path, callbacks, _run_folder(config))
         if config.get("ckpt_path") and self.config.subcommand == "fit":
             loggers = config.trainer.logger
             resume_wandb(loggers if isinstance(loggers, list) else [loggers], _run_folder(config))
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        if self.config[subcommand].get("dry_run"):
+            rehearse(self.trainer, self.model, self.datamodule)
+        else:
+            super()._run_subcommand(subcommand)
 
     def instantiate_classes(self) -> None:
         """`--ckpt_path s3://...` is understood without S3Checkpoint too, which brings settings of its own."""

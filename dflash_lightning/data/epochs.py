@@ -6,13 +6,12 @@ law   everything follows from (epoch, cursor): resuming recomputes, it replays n
       section 5)
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dflash_lightning.plan.config import PlanConfig
 from dflash_lightning.plan.epoch import Plan, plan_batches_count, plan_epoch
 from dflash_lightning.plan.samples import Samples
-from dflash_lightning.plan.windows import Window, cut_windows, windows_in
+from dflash_lightning.plan.windows import Window, Windows, cut_windows, windows_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +74,7 @@ class PlannedEpochs:
             )
         return self._num_batches[epoch]
 
-    def windows(self, position: Position, *, world: int, accumulate: int) -> Sequence[Window]:
+    def windows(self, position: Position, *, world: int, accumulate: int) -> Windows:
         """The optimizer windows left of the position's epoch."""
         return cut_windows(
             self.plan(position.epoch),

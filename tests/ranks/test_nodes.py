@@ -110,3 +110,14 @@ def test_a_node_with_other_data_is_told_by_every_node(tmp_path, toy_target):
             r"fit: ranks disagree about the plan: \w{24} on rank 0, \w{24} on rank 1 \(store: \w+ on rank 0",
             nodes.output_of(node),
         ), nodes.output
+
+
+def test_a_dry_run_tells_where_every_rank_sits(tmp_path, toy_target, store):
+    words = {node: ["--dry_run=true"] for node in (0, 1)}
+    with Nodes(tmp_path / "run", toy_target, store, words=words) as nodes:
+        assert nodes.finish_all() == [0, 0], nodes.output
+    told = nodes.output_of(0)
+    assert re.search(r"rank 0 .*drafter on cpu, target on the same device\n  rank 1 .*drafter on cpu", told)
+    assert "dry run passed; nothing was written" in told
+    assert nodes.checkpoints == []
+    assert not (nodes.folder / "logs").exists()
