@@ -8,6 +8,7 @@ import pytest
 from dflash_lightning.checkpoint.confirmations import OverMapping, ShardReport
 from dflash_lightning.checkpoint.fetch import fetch
 from dflash_lightning.checkpoint.layout import name_of_data
+from dflash_lightning.checkpoint.listing import list_manifests
 from dflash_lightning.checkpoint.publish import Published
 from dflash_lightning.checkpoint.sharded import ShardedSave, publish_shard
 from dflash_lightning.checkpoint.stores import StoreError, StoreSettings

@@ -22,6 +22,10 @@ from tests.checkpoint.writing.writers import (
 pytestmark = pytest.mark.slow
 
 
+def nice_of(autogroup):
+    return int(autogroup.read_text().split()[-1])
+
+
 def test_case_21_the_uploader_is_fresh_polite_and_deaf_to_signals(folder, hold, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "only-in-the-environment")
     target = folder_target(folder, hold)

@@ -17,10 +17,6 @@ from tests.checkpoint.writing.writers import (
 pytestmark = pytest.mark.slow  # the process imports torch
 
 
-def nice_of(autogroup):
-    return int(autogroup.read_text().split()[-1])
-
-
 def test_a_grown_state_reaches_a_running_uploader(folder):
     writer = make_writer(folder_target(folder), shared=True, capacity=1000)
     for step in (1, 2, 3, 4):
