@@ -30,7 +30,7 @@ Start with the demo: make demo. Then, for your own target:
   python cli.py prepare --input chats.jsonl --target my-model --output data/mine
   python cli.py plan --config configs/qwen3_8b.yaml
   python cli.py fit --config configs/qwen3_8b.yaml
-  python cli.py export --checkpoint runs/qwen3_8b/checkpoints/last.ckpt --output drafters/mine
+  python cli.py export --checkpoint runs/qwen3_8b/checkpoints --output drafters/mine
 
 A second --config is laid over the first (configs/callbacks/ has examples), and any setting can be given
 on the command line: --model.lr 3e-4. fit --config ... --print_config shows what would run.

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from transformers import LlamaConfig, Qwen3Config
 
-from dflash_lightning.lightning_cli import DFlashCLI, parse_cli
+from dflash_lightning.lightning_cli import DFlashCLI, parse_cli, read_config
 from dflash_lightning.plan.epoch import plan_epoch
 from dflash_lightning.plan.samples import Samples
 from dflash_lightning.training.build import drafter_config
@@ -91,12 +91,21 @@ def test_the_documented_run_is_the_documented_one():
 def test_a_fragment_adds_to_the_callbacks_or_replaces_them():
     names = [type(callback).__name__ for callback in parse("tiny").trainer.callbacks]
     added = [type(c).__name__ for c in parse("tiny", "callbacks/early_stop").trainer.callbacks]
-    stored = [type(c).__name__ for c in parse("tiny", "callbacks/s3_checkpoint").trainer.callbacks]
     replaced = [type(c).__name__ for c in parse("tiny", "callbacks/none").trainer.callbacks]
     assert "GradNorm" in names
     assert set(added) == {*names, "EarlyStopping"}
-    assert set(stored) == {*names, "S3Checkpoint"}
     assert not {"GradNorm", "BucketMix", "StopOnSignal"} & set(replaced)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_one_word_moves_the_checkpoints_into_a_bucket(name):
+    """For that S3Checkpoint stands last; by itself it writes below the run's folder."""
+    words = [f"--config={CONFIGS / name}.yaml", "--trainer.default_root_dir=runs/mine"]
+    moved = ["--trainer.callbacks.uri=s3://b/x", "--trainer.callbacks.settings.path_style=true"]
+    places = [read_config([*words, *more])["trainer"]["callbacks"][-1]["init_args"] for more in ([], moved)]
+    assert [place["uri"] for place in places] == ["runs/mine/checkpoints", "s3://b/x"]
+    assert [place["settings"]["path_style"] for place in places] == [False, True]
+    assert {place["monitor"] for place in places} == {"val/tau"}
 
 
 def test_interpolation_reaches_every_place(tmp_path):

@@ -60,13 +60,13 @@ def test_all_else_stays_as_it_is(words, files):
 def test_entries_of_the_same_class_keep_nothing_of_the_earlier_list(dropped, inline, tmp_path):
     """Lists of equal length are what the parser would lay over each other."""
     kinds = [entry["class_path"] for entry in yaml.safe_load(TINY.read_text())["trainer"]["callbacks"]]
-    bare = [{"class_path": kind} for kind in kinds[dropped:]]
+    needed = {"S3Checkpoint": {"init_args": {"uri": "elsewhere"}}}
+    bare = [{"class_path": kind, **needed.get(kind, {})} for kind in kinds[dropped:]]
     later = tmp_path / "later.yaml"
     later.write_text(yaml.safe_dump({"trainer": {"callbacks": bare}}))
     word = f"--trainer.callbacks={bare}" if inline else f"--config={later}"
     after = read_config([f"--config={TINY}", word])["trainer"]["callbacks"]
     settings = {entry["class_path"].rsplit(".", 1)[-1]: entry.get("init_args", {}) for entry in after}
     assert len(after) == len(bare)
-    assert settings["StopOnSignal"]["folder"] is None
-    assert settings["ModelCheckpoint"]["dirpath"] is None
-    assert settings["ModelCheckpoint"]["filename"] is None
+    assert settings["S3Checkpoint"]["every_n_steps"] == 500
+    assert settings["S3Checkpoint"]["monitor"] is None

@@ -1,7 +1,7 @@
 """An inventory of checkpoints as a table for people, or as plain values for JSON.
 
 in    an inventory; the time now, in seconds since 1970
-out   text whose columns line up; values without NaN
+out   text whose columns line up, at most 100 wide; values without NaN
 """
 
 import math
@@ -11,15 +11,18 @@ from typing import Any
 from dflash_lightning.checkpoint.inventory import Entry, Inventory
 from dflash_lightning.plan_view.columns import columns, plural, size
 
+WIDTH = 100
+_HEAD = ("checkpoint", "state", "kind", "pointers", "age", "size")
+_SHOWN = "val/"
 _AGES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def as_text(inventory: Inventory, *, now: float) -> str:
-    """A line each, newest first; under the table why something is not complete."""
+    """A line each, newest first, with values of the validation, as many as fit; under the table why something
+    is not complete."""
     metrics = _metric_names(inventory)
-    header = ("checkpoint", "state", "kind", "pointers", "step", "epoch", "age", "size", *metrics)
-    rows = [header, *(_row(entry, metrics, now) for entry in inventory.entries)]
-    lines = columns(rows, left=4)
+    while max(map(len, lines := _table(inventory, metrics, now))) > WIDTH and metrics:
+        metrics = metrics[:-1]
     lines += [f"{e.name} is {e.state}: {e.reason}" for e in inventory.entries if e.state != "complete"]
     lines += [f"upload not finished: {uri}" for uri in inventory.pending]
     total = size(sum(entry.num_bytes for entry in inventory.entries))
@@ -42,29 +45,32 @@ def age(seconds: float) -> str:
     return f"{int(seconds / scale)} {unit}"
 
 
+def _table(inventory: Inventory, metrics: Sequence[str], now: float) -> list[str]:
+    return columns([(*_HEAD, *metrics), *(_row(entry, metrics, now) for entry in inventory.entries)], left=4)
+
+
 def _row(entry: Entry, metrics: Sequence[str], now: float) -> tuple[str, ...]:
     manifest = entry.manifest
     if manifest is None:
-        blank = ("", "", "", "", "", size(entry.num_bytes) if entry.num_bytes else "", *("" for _ in metrics))
+        blank = ("", "", "", size(entry.num_bytes) if entry.num_bytes else "", *("" for _ in metrics))
         return (entry.name, entry.state, *blank)
     return (
         entry.name,
         entry.state,
         manifest.kind,
         " ".join(entry.pointers),
-        f"{manifest.step:,}",
-        str(manifest.epoch),
         age(now - manifest.created),
         size(entry.num_bytes),
-        *(f"{manifest.metrics[name]:.6g}" if name in manifest.metrics else "" for name in metrics),
+        *(f"{manifest.metrics[name]:.4g}" if name in manifest.metrics else "" for name in metrics),
     )
 
 
 def _metric_names(inventory: Inventory) -> list[str]:
-    """In the order in which they first appear, the monitored one first."""
+    """Of validations: the monitored one first, then in the order in which they first appear."""
     manifests = [entry.manifest for entry in inventory.entries if entry.manifest is not None]
     monitored = [m.monitor for m in manifests if m.monitor is not None and m.monitor in m.metrics]
-    return list(dict.fromkeys([*monitored, *(name for m in manifests for name in m.metrics)]))
+    others = (name for m in manifests for name in m.metrics if name.startswith(_SHOWN))
+    return list(dict.fromkeys([*monitored, *others]))
 
 
 def _values(entry: Entry) -> dict[str, Any]:

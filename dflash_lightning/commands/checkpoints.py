@@ -106,9 +106,16 @@ def _show(options: Namespace, *, deep: bool) -> int:
     elif inventory.entries:
         print(as_text(inventory, now=time.time()))
     else:
-        print(f"no checkpoint lies at {options.uri}")
+        print(f"no checkpoint lies at {options.uri}{_hint(options.uri)}")
     wrong = len(inventory.entries) - len(inventory.complete)
     return 1 if deep and (wrong or not inventory.entries) else 0
+
+
+def _hint(uri: str) -> str:
+    from dflash_lightning.commands.store_hint import stores_of
+
+    found = [] if "://" in uri else stores_of(Path(uri))
+    return f"; checkpoints lie in {' and '.join(found)}" if found else ""
 
 
 def _fetch(options: Namespace) -> int:

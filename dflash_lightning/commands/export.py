@@ -13,8 +13,9 @@ DESCRIPTION = """\
 Write the drafter of a training checkpoint as a folder that servers and other programs load: config.json and
 model.safetensors with the names of z-lab's format. Embedding and head are the target's and stay with it.
 
-Example:
-  python cli.py export --checkpoint runs/mine/checkpoints/last.ckpt --output drafters/mine
+Examples:
+  python cli.py export --checkpoint runs/mine/checkpoints --output drafters/mine         the newest
+  python cli.py export --checkpoint s3://bucket/runs/a/best --output drafters/mine       .../step=500
 
 Then see it draft:
   python cli.py generate --target my-model --drafter drafters/mine --prompt "Why is the sky blue?"

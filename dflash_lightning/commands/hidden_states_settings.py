@@ -20,6 +20,7 @@ from jsonargparse import Namespace
 from dflash_lightning.checkpoint.versions import versions
 from dflash_lightning.data.split import SPLITS, Split
 from dflash_lightning.data.store import TokenStore
+from dflash_lightning.plan_view.yaml_settings import read_sections
 from dflash_lightning.target.geometry import taps_for
 from dflash_lightning.target.hidden_states import require_taps
 from dflash_lightning.target.loading import load_config, load_tokenizer
@@ -84,7 +85,7 @@ def read_states_settings(options: Namespace, fit: Sequence[str]) -> StatesSettin
         output=_required(given.get("output") or model.get("hidden_states"), "--output"),
         target=_required(given.get("target") or model.get("target"), "--target"),
         target_settings=TargetSettings(
-            **(model.get("target_settings", {}) | {k: v for k, v in given.items() if k == "dtype"})
+            **{**model.get("target_settings", {}), **{k: v for k, v in given.items() if k == "dtype"}}
         ),
         taps=parse_taps(given["taps"]) if "taps" in given else None,
         shape=_required(model.get("drafter") or ({} if "taps" in given else None), "--taps"),
@@ -141,15 +142,12 @@ def load_for(settings: StatesSettings) -> Target:
     return build_target(settings.target, settings.target_settings, torch.device(settings.device))
 
 
-def _model_and_data(fit: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _model_and_data(fit: Sequence[str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     if not fit:
         return {}, {}
     if not any(word.split("=", 1)[0] in ("--config", "-c") for word in fit):
         raise ValueError(f"{fit[0]} is a setting of `fit`, which needs --config with the rest of them")
-    from dflash_lightning.lightning_cli import read_config  # Lightning takes seconds
-
-    config = read_config(fit)
-    return config["model"], config["data"]
+    return read_sections(fit)
 
 
 def _shape_taps(settings: StatesSettings, config: Any) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ def read_checkpoint(path: str | Path) -> TrainedDrafter:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path} is no file; give a checkpoint of a run, such as runs/x/checkpoints/last.ckpt"
+            f"{path} is no file; give a checkpoint of a run, such as runs/x/checkpoints"
         )
     content = _load(path)
     facts = content.get("dflash")

@@ -35,7 +35,7 @@ def main() -> None:
     fit = run_cli(announced("fit", "--config", "configs/demo.yaml"))
     fit_seconds = time.monotonic() - fit_started
     drafter = RUN / "drafter"
-    call("export", "--checkpoint", str(RUN / "checkpoints" / "last.ckpt"), "--output", str(drafter))
+    call("export", "--checkpoint", str(RUN / "checkpoints"), "--output", str(drafter))
     heldout = heldout_report(fit.model, drafter, HERE / "heldout.jsonl")
     summary = {
         **figures(heldout),

@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+import yaml
 
 from dflash_lightning.checkpoint.claim import claim
 from dflash_lightning.checkpoint.stores import open_store
@@ -42,16 +43,45 @@ def lines(capsys):
 def test_a_line_for_each_newest_first_with_columns_under_each_other(folder, capsys):
     assert run("list", folder) == 0
     header, *rows, total = lines(capsys)
-    assert header.split() == [
-        *("checkpoint", "state", "kind", "pointers", "step", "epoch", "age", "size", "val/loss", "lr")
-    ]
+    assert header.split() == ["checkpoint", "state", "kind", "pointers", "age", "size", "val/loss"]
     assert [re.sub(r"-\w{8}|\d+ s", "", row).split() for row in rows] == [
-        ["step=12", "complete", "step", "last", "12", "1", "3.00", "kB", "2", "0.001"],
-        ["step=8", "complete", "step", "8", "1", "3.00", "kB", "nan", "0.001"],
-        ["step=4", "complete", "step", "best", "4", "0", "3.00", "kB", "1.25", "0.001"],
+        ["step=12", "complete", "step", "last", "3.00", "kB", "2"],
+        ["step=8", "complete", "step", "3.00", "kB", "nan"],
+        ["step=4", "complete", "step", "best", "3.00", "kB", "1.25"],
     ]
     assert len({len(row) for row in (header, *rows)}) == 1
     assert total == "3 checkpoints, 3 complete, 9.00 kB"
+
+
+def test_the_table_shows_what_was_validated_and_fits_a_terminal(tmp_path, capsys):
+    values = {f"val/acc_{slot}": 0.5 for slot in range(15)} | {"val/tau": 1.5, "train/loss": 3.25}
+    rules = {"retention": keep(monitor="val/tau"), "metrics": values}
+    save(LocalStore(tmp_path), 12_345_678, prefix="", **rules)
+    assert run("list", tmp_path) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 100
+    header = text.splitlines()[0].split()
+    assert header[6:8] == ["val/tau", "val/acc_0"]  # the monitored one first
+    assert "train/loss" not in header
+    assert run("list", tmp_path, "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["checkpoints"][0]["metrics"] == values
+
+
+@pytest.mark.parametrize("place", ["{root}/checkpoints", "s3://bucket/runs/a"])
+def test_a_runs_folder_leads_to_its_store(place, tmp_path, capsys):
+    """By what lies below it, and by what the config in its logs says."""
+    place = place.format(root=tmp_path)
+    if "://" not in place:
+        save(LocalStore(tmp_path / "checkpoints"), 4, prefix="", retention=keep())
+    log = tmp_path / "logs" / "version_0"
+    log.mkdir(parents=True)
+    entry = {"class_path": "dflash_lightning.callbacks.s3_checkpoint.S3Checkpoint"}
+    (log / "config.yaml").write_text(
+        yaml.safe_dump({"trainer": {"callbacks": [entry | {"init_args": {"uri": place}}]}})
+    )
+    (log / "config-2.yaml").write_text("trainer: {callbacks: null}")
+    assert run("list", tmp_path) == 0
+    assert lines(capsys) == [f"no checkpoint lies at {tmp_path}; checkpoints lie in {place}"]
 
 
 def test_states(folder, capsys):

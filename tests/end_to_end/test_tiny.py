@@ -11,6 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from dflash_lightning.checkpoint.address import local_copy
+from dflash_lightning.checkpoint.listing import list_manifests
+from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.stores.local import LocalStore
+from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.export.zlab import load_zlab
 
 ROOT = Path(__file__).parents[2]
@@ -46,10 +51,9 @@ def run(tmp_path_factory):
 
 def fit_words(folder: Path, run: Path, *more):
     """`fit` with the shipped config, writing below `run`; 30 optimizer steps are enough to see it learn."""
-    stop = {"class_path": "StopOnSignal", "init_args": {"folder": str(run / "checkpoints")}}
     save = {
-        "class_path": "ModelCheckpoint",
-        "init_args": {"dirpath": str(run / "checkpoints"), "filename": "{step}", "every_n_train_steps": 10},
+        "class_path": "S3Checkpoint",
+        "init_args": {"uri": str(run / "checkpoints"), "every_n_steps": 10, "monitor": "val/tau"},
     }
     return [
         *(
@@ -61,24 +65,40 @@ def fit_words(folder: Path, run: Path, *more):
         ),
         f"--trainer.default_root_dir={run}",
         f"--trainer.logger.init_args.save_dir={run}",
-        f"--trainer.callbacks=[{stop}, {save}]",
+        f"--trainer.callbacks=[StopOnSignal, {save}]",
         *more,
     ]
 
 
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    return torch.load(path, weights_only=True)["state_dict"]
+def weights(address: Path) -> dict[str, torch.Tensor]:
+    with local_copy(str(address), StoreSettings()) as path:
+        return torch.load(path, weights_only=True)["state_dict"]
+
+
+def manifests(run: Path) -> list[Manifest]:
+    """Newest first."""
+    return list(list_manifests(LocalStore(run / "checkpoints"), "").manifests)
 
 
 def test_fit_writes_what_a_user_looks_for(run):
     (log,) = (run / "run" / "logs").iterdir()
     assert {"metrics.csv", "config.yaml"} <= {path.name for path in log.iterdir()}
-    assert [p.name for p in (run / "run/checkpoints").glob("*.ckpt")] == ["step=30.ckpt"]
+    assert manifests(run / "run")[0].step == 30
+    listed = cli("checkpoints", "list", run / "run/checkpoints")
+    assert "val/tau" in listed
+    assert max(map(len, listed.splitlines())) <= 100
+    assert f"checkpoints lie in {run / 'run/checkpoints'}" in cli("checkpoints", "list", run / "run")
+
+
+def test_export_takes_the_newest_the_best_and_a_step(run, tmp_path):
+    for which in ("", "last", "best", "step=30"):
+        cli("export", "--checkpoint", run / "run/checkpoints" / which, "--output", tmp_path / which)
+        assert load_zlab(tmp_path / which)
 
 
 def test_export_loads_and_generate_is_the_targets_own_text(run, tmp_path):
     drafter = tmp_path / "drafter"
-    cli("export", "--checkpoint", run / "run/checkpoints/step=30.ckpt", "--output", drafter)
+    cli("export", "--checkpoint", run / "run/checkpoints", "--output", drafter)
     config, _ = load_zlab(drafter)
     assert config.block_size == 8
     words = ("--target", TARGET, "--drafter", drafter, "--raw", "--prompt", "def main(", "--check")
@@ -90,7 +110,7 @@ def test_export_loads_and_generate_is_the_targets_own_text(run, tmp_path):
 def test_validate_prints_the_acceptance_length(run):
     words = ("validate", "--config", "configs/tiny.yaml", f"--data.store={run / 'store'}")
     quiet = (f"--trainer.default_root_dir={run}", "--trainer.logger=false", "--trainer.callbacks=[]")
-    text = cli(*words, *quiet, f"--ckpt_path={run / 'run/checkpoints/step=30.ckpt'}")
+    text = cli(*words, *quiet, f"--ckpt_path={run / 'run/checkpoints/best'}")
     assert "val/tau" in text
 
 
@@ -102,19 +122,20 @@ def test_a_signalled_run_stops_with_a_checkpoint_and_resumes_exactly(run, number
     deadline = time.monotonic() + LIMIT_S
     while not metrics.exists() and time.monotonic() < deadline:
         time.sleep(0.2)
-    while not list(tmp_path.glob("checkpoints/*.ckpt")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob("checkpoints/manifests/*")) and time.monotonic() < deadline:
         time.sleep(0.05)  # a checkpoint after 10 steps: training is under way
     process.send_signal(number)
     output, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == code, output.decode()
     assert "resume with --ckpt_path" in output.decode()
-    (stopped,) = tmp_path.glob("checkpoints/stopped-step=*.ckpt")
-    assert 10 <= torch.load(stopped, weights_only=True)["global_step"] < 30
+    stopped = manifests(tmp_path)[0]
+    assert stopped.kind == "signal"
+    assert 10 <= stopped.step < 30
 
     cli(*fit_words(run, tmp_path, "--ckpt_path=last"))
     ours, whole = (
-        weights(tmp_path / "checkpoints/step=30.ckpt"),
-        weights(run / "run/checkpoints/step=30.ckpt"),
+        weights(tmp_path / "checkpoints/step=30"),
+        weights(run / "run/checkpoints/step=30"),
     )
     assert all(torch.equal(value, whole[name]) for name, value in ours.items())
     assert {p.name for p in (tmp_path / "logs").iterdir()} == {"version_0", "version_1"}
@@ -133,4 +154,4 @@ def test_two_ranks_started_by_lightning_train(run, tmp_path):
         *fit_words(run, tmp_path, "--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.max_steps=10"),
         env=environment,
     )
-    assert weights(tmp_path / "checkpoints/step=10.ckpt")
+    assert weights(tmp_path / "checkpoints/step=10")
