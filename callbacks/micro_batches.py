@@ -54,7 +54,7 @@ class MicroBatches(Callback):
         self._times.append(time.time())
         if not pl_module.step_finished:
             return
-        lines = _lines(pl_module, self._times)
+        lines = _lines(pl_module, [self._times[turn] for turn in pl_module.window_sums.turns])
         self._times = []
         with self._path.open("a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)

@@ -5,12 +5,12 @@ out   loaders of TokenBatch for this rank; `finish_window()` moves the cursor wh
 law   its state is rank-free: a checkpoint resumes on any world size, and each sample still comes once
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from lightning import LightningDataModule
+from lightning import LightningDataModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch.utils.data import DataLoader
 
@@ -25,6 +25,16 @@ from dflash_lightning.plan.config import PlanConfig
 from dflash_lightning.plan.epoch import resolve_edges
 from dflash_lightning.plan.summary import describe, final_run_warning, summarize
 from dflash_lightning.plan.windows import Window, as_ghost, require_ranks_fit
+
+
+class Feed(Protocol):
+    """What a module may put between the training loader and Lightning, such as the target that runs ahead."""
+
+    def over(self, loader: DataLoader[TokenBatch], trainer: Trainer) -> Iterable[Any]:
+        """The loader to train from: of the same length, with the same sampler."""
+
+    def close(self) -> None:
+        """The run is over, whatever ended it."""
 
 
 class DFlashDataModule(LightningDataModule):
@@ -65,6 +75,8 @@ class DFlashDataModule(LightningDataModule):
         self.position = Position()
         self.windows: Sequence[Window] = ()
         self.pad_token_id = 0  # any id: nothing reads a padded position
+        self.feed: Feed | None = None
+        """Set by the LightningModule before training; nothing here knows a model."""
 
     def setup(self, stage: str) -> None:
         self.store = TokenStore.open(self.store_path)
@@ -101,11 +113,16 @@ class DFlashDataModule(LightningDataModule):
         return self.trainer.world_size if self.trainer else 1
 
     @property
+    def _on_cuda(self) -> bool:
+        """Only from pinned memory does a copy to the device run beside everything else."""
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+
+    @property
     def _cut(self) -> dict[str, int]:
         assert self.trainer is not None
         return {"world": self._world, "accumulate": self.trainer.accumulate_grad_batches}
 
-    def train_dataloader(self) -> DataLoader[TokenBatch]:
+    def train_dataloader(self) -> Iterable[Any]:
         assert self.trainer is not None
         if self.position.epoch != self.trainer.current_epoch:
             self.position = replace(self.position, epoch=self.trainer.current_epoch, cursor=0)
@@ -114,7 +131,8 @@ class DFlashDataModule(LightningDataModule):
         self._next = 0
         sampler = InterleavedBatchSampler(self.windows, rank=self.trainer.global_rank, epoch=epoch)
         rule = AnchorRule(self.num_anchors, self.anchor_slots, self.seed, epoch)
-        return self._loader("train", sampler, rule)
+        loader = self._loader("train", sampler, rule)
+        return self.feed.over(loader, self.trainer) if self.feed else loader
 
     def val_dataloader(self) -> DataLoader[TokenBatch]:
         """Every validation batch on exactly one rank, always in the same order, with all anchors."""
@@ -133,9 +151,28 @@ class DFlashDataModule(LightningDataModule):
         self, split: Split, sampler: InterleavedBatchSampler, rule: AnchorRule
     ) -> DataLoader[TokenBatch]:
         dataset = BatchDataset(self.store, split, rule, pad_token_id=self.pad_token_id)
-        make = partial(DataLoader, dataset, sampler=sampler, batch_size=None, num_workers=self.num_workers)
+        make = partial(
+            DataLoader,
+            dataset,
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self.num_workers,
+            pin_memory=self._on_cuda,
+        )
         # Workers forked beside communication threads can hang; a spawned one cannot.
         return make(multiprocessing_context="spawn") if self.num_workers else make()
+
+    def teardown(self, stage: str) -> None:
+        self._close_feed()
+
+    def on_exception(self, exception: BaseException) -> None:
+        """Lightning may leave the training loader open, as when a validation within the epoch fails."""
+        self._close_feed()
+
+    def _close_feed(self) -> None:
+        if self.feed is not None:
+            self.feed.close()
+            self.feed = None
 
     # --- progress: called by the LightningModule, once an optimizer step
 

@@ -30,10 +30,16 @@ class InterleavedBatchSampler(Sampler[RankBatch]):
                 yield micro_step[self.rank]
 
     def __len__(self) -> int:
-        """Micro-steps left. All windows but the last are full, so counting needs no look at those between."""
+        """Micro-steps left."""
+        return sum(self.window_sizes)
+
+    @property
+    def window_sizes(self) -> Sequence[int]:
+        """Micro-steps in each window that is left. All but the last are full: none between is looked at."""
         if not len(self.windows):
-            return 0
-        return (len(self.windows) - 1) * len(self.windows[0].batches) + len(self.windows[-1].batches)
+            return []
+        full, last = len(self.windows[0].batches), len(self.windows[-1].batches)
+        return [full] * (len(self.windows) - 1) + [last]
 
     def set_epoch(self, epoch: int) -> None:
         """Refuse to serve an epoch this sampler was not planned for."""

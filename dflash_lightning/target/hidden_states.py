@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -26,6 +27,18 @@ class TargetStates:
     """Outputs of the tapped layers, concatenated along the features in the order of the tap list."""
     final: Float[Tensor, "b s h"] | None
     """Output of the final norm, the head's input; None unless it was asked for."""
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "TargetStates":
+        """The same states on another device; no copy where they are there. Lightning calls it, too."""
+        final = None if self.final is None else self.final.to(device, non_blocking=non_blocking)
+        return TargetStates(taps=self.taps.to(device, non_blocking=non_blocking), final=final)
+
+    def keep_for_this_stream(self) -> None:
+        """On CUDA: memory that was taken on another stream is not given away before the current stream is
+        done with what it has queued so far. Call it where states arrive from a prefetching thread."""
+        for states in (self.taps, self.final):
+            if states is not None and states.is_cuda:
+                states.record_stream(torch.cuda.current_stream(states.device))
 
 
 class _LastTapReached(Exception):

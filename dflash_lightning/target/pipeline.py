@@ -71,6 +71,11 @@ class TargetPipeline:
         """A snapshot; cheap, from any thread. Sums go on over passes."""
         return self._board.counters()
 
+    @property
+    def place(self) -> int | None:
+        """Micro-step of the batch delivered last, in its window by the plan; None outside of a pass."""
+        return None if self._pass is None else self._pass.place
+
     def run(self, source: Iterable[Any], windows: Sequence[int]) -> Pass:
         """A pass over `source`: enter it as a context, then iterate. A pass still open is closed.
 

@@ -53,7 +53,7 @@ class Board:
 
     # --- feed
 
-    def admit(self, batch: Any, cost: BatchCost, *, window: int) -> bool:
+    def admit(self, batch: Any, cost: BatchCost, *, window: int, place: int) -> bool:
         """Give the plan's next batch to a device, as soon as one has room and the budget allows it.
 
         Returns False when the pass is over and nobody wants more.
@@ -66,7 +66,7 @@ class Board:
             if self._over:
                 return False
             assert device is not None
-            self._queues.add(Entry(batch, cost, self._admitted, window, device))
+            self._queues.add(Entry(batch, cost, self._admitted, window, place, device))
             self._admitted += 1
             self._tally.dispatched[device][cost.bucket] += 1
             self._tally.peak_bytes = max(self._tally.peak_bytes, self._queues.bytes)

@@ -41,6 +41,8 @@ class Pass:
         self._cost = cost
         self._targets = list(zip(workers, names, strict=True))
         self._threads: list[threading.Thread] = []
+        self.place = 0
+        """Micro-step of the batch delivered last, in its window by the plan."""
 
     def __enter__(self) -> "Pass":
         """Starts the threads. The source's iterator is made here, in the calling thread."""
@@ -65,7 +67,7 @@ class Pass:
         entry = self._board.deliver()
         if entry is None:
             raise StopIteration
-        pair = entry.batch, entry.states
+        pair, self.place = (entry.batch, entry.states), entry.place
         entry.batch = entry.states = None  # from here on only training keeps them alive
         return pair
 
@@ -97,11 +99,11 @@ def _reporting(run: Callable[..., None], board: Board, *arguments: Any) -> None:
         board.fail(error)
 
 
-def _feed(board: Board, numbered: Iterator[tuple[int, Any]], cost: Callable[[Any], BatchCost]) -> None:
+def _feed(board: Board, numbered: Iterator[tuple[int, int, Any]], cost: Callable[[Any], BatchCost]) -> None:
     begun = time.perf_counter()
-    for window, batch in numbered:
+    for window, place, batch in numbered:
         board.source_took(time.perf_counter() - begun)
-        if not board.admit(batch, cost(batch), window=window):
+        if not board.admit(batch, cost(batch), window=window, place=place):
             return
         begun = time.perf_counter()
     board.source_ended()
@@ -123,12 +125,12 @@ def _whereabouts(entry: Entry, name: str) -> str:
     return f"{name}, batch {entry.number} of this pass, bucket {cost.bucket}, {cost.tokens} padded tokens"
 
 
-def _in_windows(batches: Iterator[Any], windows: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Each batch with the number of its window. Raises ValueError where the lengths do not match."""
+def _in_windows(batches: Iterator[Any], windows: Sequence[int]) -> Iterator[tuple[int, int, Any]]:
+    """Each batch with its window and its place there. Raises ValueError where the lengths do not match."""
     for window, size in enumerate(windows):
-        for _ in range(size):
+        for place in range(size):
             try:
-                yield window, next(batches)
+                yield window, place, next(batches)
             except StopIteration:
                 raise ValueError(
                     f"the source of batches ended in optimizer window {window} of {len(windows)}: it must "

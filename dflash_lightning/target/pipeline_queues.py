@@ -31,6 +31,8 @@ class Entry:
     number: int
     """Its place in this pass."""
     window: int
+    place: int
+    """Its micro-step in that window, by the plan."""
     device: int
     states: Any = None
     started: float | None = None

@@ -18,6 +18,7 @@ from dflash_lightning.drafter.blocks import Blocks, build_blocks
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.objective.kinds import Objective
 from dflash_lightning.objective.loss import Teacher, head_loss
+from dflash_lightning.target.ends import TargetEnds
 from dflash_lightning.target.hidden_states import TargetStates
 from dflash_lightning.target.loading import Target
 
@@ -41,7 +42,7 @@ def draft_blocks(
     batch: TokenBatch,
     states: TargetStates,
     *,
-    target: Target,
+    target: Target | TargetEnds,
     drafter: DFlashDrafter,
     objective: Objective,
     head_chunk: int,
@@ -75,7 +76,7 @@ def _score(
     blocks: Blocks,
     states: TargetStates,
     *,
-    target: Target,
+    target: Target | TargetEnds,
     objective: Objective,
     head_chunk: int,
 ) -> BlockOutcome:

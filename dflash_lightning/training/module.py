@@ -14,14 +14,13 @@ from dflash_lightning.data.batch import TokenBatch
 from dflash_lightning.drafter.mask import Attention
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.objective.kinds import CrossEntropy, Objective
+from dflash_lightning.target.dispatch import PrefetchPolicy
 from dflash_lightning.target.hidden_states import TargetStates
-from dflash_lightning.target.loading import Target, load_config, load_tokenizer
-from dflash_lightning.target.stored.reading import StoredStates
+from dflash_lightning.target.loading import load_config, load_tokenizer
 from dflash_lightning.training.build import (
     DrafterShape,
     TargetSettings,
     build_drafter,
-    build_target,
     drafter_config,
 )
 from dflash_lightning.training.forward import BlockOutcome, draft_blocks
@@ -29,17 +28,19 @@ from dflash_lightning.training.optimizer import AdamWConfig
 from dflash_lightning.training.preflight import run_checks
 from dflash_lightning.training.resume import catch_up_validation, forget_restart, load_extras, save_extras
 from dflash_lightning.training.sharding import hold_whole, shard_drafter, split_again
-from dflash_lightning.training.stored_states import open_stored_states, read_states
+from dflash_lightning.training.stored_states import open_stored_states
+from dflash_lightning.training.target_steps import TargetSteps
 from dflash_lightning.training.validation import ValidationSums, anchor_groups
-from dflash_lightning.training.window_steps import WindowSteps
 
 
-class DFlashModule(WindowSteps):
+class DFlashModule(TargetSteps):
     """A DFlash drafter in training, next to the frozen target it will draft for.
 
     Args:
         target: Folder or hub name of a causal LM in Hugging Face format, or smollm2-135m-instruct (built in).
         target_settings: Precision and attention kernel of the target.
+        target_devices: Devices of each rank that run the target; 0: the drafter's own, beside the drafter.
+        prefetch: How the target runs ahead of training; null: two batches a device, and not on a CPU alone.
         hidden_states: Folder that `prepare --hidden-states` wrote; read in place of running the target.
         drafter: Shape of the drafter; what is left out is taken from the target.
         init_from: Folder of an exported or published drafter to start from; weights only.
@@ -63,6 +64,8 @@ class DFlashModule(WindowSteps):
         self,
         target: str,
         target_settings: TargetSettings = TargetSettings(),  # noqa: B008  (frozen)
+        target_devices: int = 0,
+        prefetch: PrefetchPolicy | None = None,
         hidden_states: str | None = None,
         drafter: DrafterShape = DrafterShape(),  # noqa: B008
         init_from: str | None = None,
@@ -88,9 +91,14 @@ class DFlashModule(WindowSteps):
             warmup_fraction=warmup_fraction,
             min_lr_fraction=min_lr_fraction,
         )
-        super().__init__(optimizer, max_skipped_steps=max_skipped_steps)
-        self.target_name = target
-        self.target_settings = target_settings
+        super().__init__(
+            optimizer,
+            max_skipped_steps=max_skipped_steps,
+            target=target,
+            target_settings=target_settings,
+            target_devices=target_devices,
+            prefetch=prefetch,
+        )
         self.hidden_states = hidden_states
         self.shape = drafter
         self.init_from = init_from
@@ -103,8 +111,6 @@ class DFlashModule(WindowSteps):
         self.head_chunk = head_chunk
         self.seed = seed
         self.drafter: DFlashDrafter | None = None
-        self.target: Target | None = None
-        self.stored_states: StoredStates | None = None
         self.validation = ValidationSums(block_size)
         self.validated_at: int | None = None
         """Optimizer steps made when validation last ran to its end."""
@@ -142,34 +148,17 @@ class DFlashModule(WindowSteps):
         )
         if self.device_mesh is not None:
             shard_drafter(self.drafter, self.device_mesh)
-        # Target is no nn.Module: it stays out of checkpoints, the optimizer and DDP.
-        device = self.trainer.strategy.root_device
-        layers = None if self.stored_states is None else 1  # then it lends its embedding and head only
-        self.target = build_target(self.target_name, self.target_settings, device, layers=layers)
+        self.load_target()
 
     # --- one micro-batch
 
-    def on_after_batch_transfer(
-        self, batch: TokenBatch, dataloader_idx: int
-    ) -> tuple[TokenBatch, TargetStates]:
-        """Right behind the transfer: steps receive a batch with the target's hidden states of it."""
-        return batch, self.target_states(batch)
-
-    def target_states(self, batch: TokenBatch) -> TargetStates:
-        """What the target computes of a batch, on the batch's device; read where it was stored before."""
-        taps, final = self.drafter_config.target_layer_ids, self.objective.needs_target_logits
-        if self.stored_states is not None:
-            return read_states(self.stored_states, batch, taps, final=final)
-        assert self.target is not None
-        return self.target.tapped_states(batch.input_ids, taps, final=final)
-
     def _draft(self, batch: TokenBatch, states: TargetStates) -> BlockOutcome:
-        assert self.target is not None
+        assert self.target_ends is not None
         assert self.drafter is not None
         return draft_blocks(
             batch,
             states,
-            target=self.target,
+            target=self.target_ends,
             drafter=self.drafter,
             objective=self.objective,
             head_chunk=self.head_chunk,
@@ -178,7 +167,7 @@ class DFlashModule(WindowSteps):
     def training_step(self, batch: tuple[TokenBatch, TargetStates], batch_idx: int) -> Tensor:
         """Returns the raw numerator, sum of weight x loss; configure_gradient_clipping divides, once."""
         outcome = self._draft(*batch)
-        self.window_sums.add(outcome, batch[0].bucket)
+        self.window_sums.add(outcome, batch[0].bucket, place=self.place_in_window)
         return outcome.numerator
 
     # --- validation

@@ -20,6 +20,7 @@ OUTSIDE = "outside"
 STAGE_OF = {
     "train_dataloader_next": "data",
     "batch_to_device": "target",  # the target runs right behind the transfer
+    "wait_for_states": "target",  # of a prefetch pipeline (prefetching_loader.py)
     "training_step": "drafter",
     "backward": "drafter",
     "optimizer_step": "optimizer",  # what runs inside it announces itself

@@ -105,18 +105,24 @@ class WindowSums:
         self.num_buckets = num_buckets
         self._parts: list[Tensor] = []
         self._buckets: list[int] = []
+        self._places: list[int] = []
         self.losses: list[Tensor] = []
         """Loss sum of each micro-batch of the window on this rank, for the step guard."""
         self.finished: list[Tensor] = []
         """This rank's micro-batches of the window that ended last, each [9] as in Sums, on the device."""
+        self.turns: list[int] = []
+        """When each of `finished` was trained, counted within the window."""
 
-    def add(self, outcome: BlockOutcome, bucket: int = 0) -> None:
+    def add(self, outcome: BlockOutcome, bucket: int = 0, *, place: int | None = None) -> None:
+        """`place`: the micro-step of this batch in the plan's window, where batches come in another order."""
+        self._places.append(len(self._places) if place is None else place)
         self._parts.append(micro_sums(outcome))
         self._buckets.append(bucket)
         self.losses.append(outcome.numerator.detach())
 
     def finish(self, norm: Tensor, votes: Mapping[str, bool], reduce: Reduce) -> WindowTotals:
         """Sum over micro-batches, then over ranks. `votes`: this rank's, by the names of WindowTotals."""
+        self._sort_by_plan()
         buckets = torch.stack([self._of(bucket) for bucket in range(self.num_buckets)])  # [K, 9]
         flags = torch.stack(
             [(~torch.isfinite(norm)).double(), *(norm.new_tensor(v).double() for v in votes.values())]
@@ -133,6 +139,14 @@ class WindowSums:
             **dict(zip(votes, counted, strict=True)),
         )
 
+    def _sort_by_plan(self) -> None:
+        """From here on micro-step m is the plan's, for whoever looks up the batches of the window."""
+        self.turns = sorted(range(len(self._places)), key=self._places.__getitem__)
+        self._parts = [self._parts[turn] for turn in self.turns]
+        self._buckets = [self._buckets[turn] for turn in self.turns]
+        self.losses = [self.losses[turn] for turn in self.turns]
+        self._places.sort()
+
     def _of(self, bucket: int) -> Tensor:
         """[9] sums of one bucket. A bad loss of another bucket stays there: no product with a mask."""
         parts = [part for part, of in zip(self._parts, self._buckets, strict=True) if of == bucket]
@@ -143,6 +157,7 @@ class WindowSums:
         self.finished = list(self._parts)
         self._parts.clear()
         self._buckets.clear()
+        self._places.clear()
         self.losses.clear()
 
 
