@@ -16,7 +16,7 @@ from typing import Any
 from dflash_lightning.checkpoint.job import Facts, Mode
 from dflash_lightning.checkpoint.layout import DATA, manifest_key, name_of_data, require_name
 from dflash_lightning.checkpoint.manifest_fields import as_type, as_types, require_fields, require_parts
-from dflash_lightning.checkpoint.redact import redact_text
+from dflash_lightning.checkpoint.redact import known_secrets, redact_text
 
 SCHEMA_VERSION = 1
 
@@ -144,9 +144,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, str):
-        return redact_text(value)
+        return redact_text(value, known_secrets())
     if isinstance(value, Mapping):
-        return {redact_text(key): _plain(inner) for key, inner in value.items()}
+        return {redact_text(key, known_secrets()): _plain(inner) for key, inner in value.items()}
     if isinstance(value, Sequence):
         return [_plain(inner) for inner in value]
     return value

@@ -2,12 +2,18 @@
 
 import os
 import time
+from functools import partial
 
 import pytest
+import torch
 
+from dflash_lightning.checkpoint.fetch import fetch
 from dflash_lightning.checkpoint.preflight import preflight
-from dflash_lightning.checkpoint.stores import StoreError
+from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.stores import StoreError, open_store
 from dflash_lightning.checkpoint.stores.settings import SMALLEST_PART
+from dflash_lightning.checkpoint.writing.attempt import Target
+from tests.checkpoint.writing.writers import make_writer
 
 LARGE = os.urandom(SMALLEST_PART) + b"and a second part"
 
@@ -44,3 +50,15 @@ def refusal(store, prefix="ck"):
         preflight(store, prefix)
     assert time.monotonic() - started < 60  # "within seconds", on a machine that may be busy
     return caught.value
+
+
+def writer_to(uri, settings, **options):
+    """A writer to a bucket: a thread, or with `shared` a process."""
+    return make_writer(Target(partial(open_store, uri, settings), publish), **options)
+
+
+def stored_step(uri, settings, folder):
+    """Of the newest checkpoint, downloaded, verified, and with the content of its step."""
+    state = torch.load(fetch(uri, settings, folder), weights_only=True)
+    assert torch.equal(state["weight"], torch.full((1000,), float(state["step"])))
+    return state["step"]

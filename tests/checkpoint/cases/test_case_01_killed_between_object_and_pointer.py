@@ -69,7 +69,7 @@ def require_clean(store, prefix):
     assert list(store.list_uploads(prefix)) == []
 
 
-def test_the_dry_run_saw_all_stages():
+def test_case_01_the_dry_run_saw_all_stages():
     inner = MemoryStore()
     first_steps(inner)
     assert len(list_manifests(inner, PREFIX).manifests) == 3
@@ -89,7 +89,7 @@ def test_case_01_killed_before_a_call(call, tmp_path):
     require_clean(inner, PREFIX)
 
 
-def test_both_outcomes_occur(tmp_path):
+def test_case_01_both_outcomes_occur(tmp_path):
     steps = set()
     for call in (1, CALLS):
         inner = MemoryStore()

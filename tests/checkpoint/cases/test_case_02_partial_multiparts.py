@@ -1,12 +1,16 @@
 """Case 2: pieces of uploads are invisible; a failure takes its own away, the next start those of a crash."""
 
+import subprocess
+import sys
+import time
+
 import pytest
 
 from dflash_lightning.checkpoint.claim import claim
 from dflash_lightning.checkpoint.removal import clean_leftovers
 from dflash_lightning.checkpoint.stores import open_store
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
-from tests.checkpoint.over_s3 import LARGE
+from tests.checkpoint.over_s3 import fails, upload_to
 from tests.checkpoint.saving import PREFIX, save, steps
 
 
@@ -37,12 +41,40 @@ def test_case_02_leftovers_of_a_crash_go_at_the_next_start():
 
 
 @pytest.mark.slow
-def test_case_02_what_a_killed_upload_leaves_is_listed_and_freed(weed, s3_env, s3_uri, errors):
+def test_case_02_a_failed_upload_takes_its_parts_away(proxy, proxied, direct, errors):
+    store, prefix = proxied
+    proxy.add("answer", method="PUT", query="partNumber=2", status=403, code="AccessDenied", times=None)
+    fails(lambda: upload_to(store, f"{prefix}/a"), errors, "denied")
+    assert direct.head(f"{prefix}/a") is None
+    assert list(direct.list_uploads(prefix)) == []
+
+
+KILLED = """
+import os, sys
+from dflash_lightning.checkpoint.stores import StoreSettings, open_store
+store, prefix = open_store(sys.argv[1], StoreSettings(**eval(sys.argv[2])))
+upload = store.open_upload(f"{prefix}/data/step=6-0000000a.ckpt", size_hint=0)
+upload.write(bytes(6 << 20))
+os._exit(137)
+"""
+
+
+@pytest.mark.slow
+def test_case_02_parts_of_a_killed_process_go_at_the_next_start_and_those_of_a_live_run_stay(
+    weed, s3_env, s3_uri
+):
+    settings = {"endpoint_url": weed.endpoint, "path_style": True}
+    for uri in (s3_uri, f"{s3_uri}-of-another-run"):
+        ended = subprocess.run([sys.executable, "-c", KILLED, uri, repr(settings)])
+        assert ended.returncode == 137
     store, prefix = open_store(s3_uri, weed.settings())
-    upload = store.open_upload(f"{prefix}/a", size_hint=0)
-    upload.write(LARGE)
-    (left,) = store.list_uploads(prefix)
-    assert left.key == f"{prefix}/a"
-    store.abort_upload(left)
-    assert list(store.list_uploads(prefix)) == []
-    upload.abort()
+    (left,) = store.list_uploads(f"{prefix}/")
+    assert left.key == f"{prefix}/data/step=6-0000000a.ckpt"
+    assert list(store.list(prefix)) == []  # invisible
+    now = time.time()
+    owner = claim(store, prefix, "a", now=now, stale_after_s=300.0)
+    assert clean_leftovers(store, prefix, owner, older_than_s=3600.0) == []
+    gone = clean_leftovers(store, prefix, owner, older_than_s=3600.0, now=now + 3700.0)
+    assert gone == [f"the pending upload of {s3_uri}/data/step=6-0000000a.ckpt"]
+    assert list(store.list_uploads(f"{prefix}/")) == []
+    assert len(store.list_uploads(f"{prefix}-of-another-run/")) == 1

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.checkpoint.over_s3 import LARGE, as_profile, fails
+from dflash_lightning.checkpoint.writing.events import Durable, Failed
+from tests.checkpoint.over_s3 import LARGE, as_profile, fails, stored_step, writer_to
+from tests.checkpoint.writing.writers import events_until, job, state_at
 
 pytestmark = pytest.mark.slow
 
@@ -37,3 +39,36 @@ def test_case_09_an_upload_goes_on_with_the_new_credentials(proxy, proxied, weed
     proxy.add("answer", method="PUT", status=400, code="ExpiredToken", times=2)  # both parts at once
     upload.write(LARGE)
     assert upload.finish().size == len(LARGE)
+
+
+@pytest.mark.usefixtures("quick_retries")
+@pytest.mark.parametrize("shared", [False, True], ids=["thread", "process"])
+def test_case_09_a_run_goes_on_when_new_credentials_come(
+    shared, proxy, weed, s3_uri, s3_settings, tmp_path, monkeypatch
+):
+    file = tmp_path / "credentials"
+    file.write_text(as_profile(weed.reader_environment))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    proxy.expire(weed.reader_environment["AWS_ACCESS_KEY_ID"])
+    writer = writer_to(s3_uri, proxy.settings(), shared=shared)
+    writer.submit(job(1), state_at(1))
+    missed = events_until(writer, Failed)[0]
+    assert (missed.kind, missed.will_retry) == ("credentials", True)
+    assert "the session token has expired or is not valid; refresh the credentials" in missed.message
+    file.write_text(as_profile(weed.environment))
+    assert isinstance(events_until(writer, Durable)[-1], Durable)
+    writer.close()
+    assert stored_step(s3_uri, s3_settings, tmp_path / "here") == 1
+
+
+def test_case_09_credentials_that_may_not_write_are_told_at_once(weed, s3_env, s3_uri, monkeypatch):
+    for name, value in weed.reader_environment.items():
+        monkeypatch.setenv(name, value)
+    writer = writer_to(s3_uri, weed.settings())
+    writer.submit(job(1), state_at(1))
+    (event,) = events_until(writer, Failed)
+    assert (event.kind, event.will_retry) == ("denied", False)
+    assert "these credentials lack the right s3:PutObject" in event.message
+    writer.close()

@@ -5,7 +5,9 @@ import logging
 import pytest
 
 from dflash_lightning.checkpoint.stores.fault_script import Fault
+from dflash_lightning.checkpoint.writing.announce import Announcer
 from dflash_lightning.checkpoint.writing.events import Durable, Failed
+from tests.checkpoint.over_s3 import stored_step, writer_to
 from tests.checkpoint.writing.writers import (
     events_until,
     faulty,
@@ -42,3 +44,46 @@ def test_case_11_an_outage_keeps_the_newest_and_forgets_what_it_replaces():
         assert writer.submit(job(step), state_at(step)).accepted
     until(lambda: writer.poll() and [held.step for held in writer.unfinished] == [5])
     writer.close()
+
+
+def test_case_11_a_long_outage_is_told_once_a_minute(caplog):
+    now = 0.0
+    tell = Announcer(lambda: now)
+    for outage_s in range(0, 181, 30):
+        now = 100.0 + outage_s
+        tell(
+            Failed(
+                job=job(1),
+                kind="endpoint",
+                message="no answer",
+                will_retry=True,
+                pause_s=30.0,
+                outage_s=float(outage_s),
+            )
+        )
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.split("for ")[1].split(" s")[0] for text in told] == ["0", "60", "120", "180"]
+    assert tell.counts.retries == 7
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_retries")
+def test_case_11_a_server_that_is_killed_and_started_again(
+    weed, s3_env, s3_uri, s3_settings, tmp_path, caplog
+):
+    settings = weed.settings(max_attempts=1, connect_timeout_s=1.0)
+    writer = writer_to(s3_uri, settings)
+    try:
+        weed.kill()
+        for step in range(1, 6):  # training goes on
+            assert writer.submit(job(step), state_at(step)).accepted
+            missed = [event for event in events_until(writer, Failed) if isinstance(event, Failed)]
+            assert all(event.kind == "endpoint" and event.will_retry for event in missed)
+        until(lambda: writer.poll() is not None and [held.step for held in writer.unfinished] == [5])
+    finally:
+        weed.start()
+    assert [event.job.step for event in events_until(writer, Durable) if isinstance(event, Durable)] == [5]
+    writer.close()
+    assert stored_step(s3_uri, s3_settings, tmp_path) == 5
+    told = [r.getMessage() for r in caplog.records if "is not stored yet" in r.getMessage()]
+    assert len(told) == 1

@@ -8,7 +8,16 @@ import pytest
 from dflash_lightning.checkpoint import download
 from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.local import LocalStore
+from dflash_lightning.checkpoint.writing.events import Failed
 from tests.checkpoint.test_fetch import files, get, reads, stored
+from tests.checkpoint.writing.writers import (
+    events_until,
+    folder_target,
+    job,
+    make_writer,
+    state_at,
+    stored_steps,
+)
 
 
 def full(*ignored):
@@ -38,3 +47,22 @@ def test_case_13_a_download_is_one_message_and_leaves_nothing(tmp_path, monkeypa
     assert caught.value.kind == "full"
     assert files(tmp_path) == []
     assert reads(store) == []  # known before the download
+
+
+def test_case_13_a_run_goes_on_and_stores_its_newest_when_there_is_room_again(
+    quick_retries, tmp_path, monkeypatch
+):
+    writer = make_writer(folder_target(tmp_path))
+    writer.submit(job(1), state_at(1))
+    assert writer.flush(30.0) == []
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        writer.submit(job(2), state_at(2))
+        missed = next(event for event in events_until(writer, Failed) if isinstance(event, Failed))
+        assert (missed.kind, missed.will_retry) == ("full", True)
+        assert f"at {tmp_path}/data/step=2-" in missed.message
+        assert stored_steps(tmp_path) == [1]  # whole
+    assert writer.flush(30.0) == []
+    writer.close()
+    assert stored_steps(tmp_path) == [1, 2]
+    assert list(tmp_path.rglob(".*.pending")) == []

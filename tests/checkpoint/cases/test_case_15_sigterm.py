@@ -1,4 +1,7 @@
-"""Case 15: at the end the newest first, until a deadline, and by name what is not durable."""
+"""Case 15: at the end the newest first, until a deadline, and by name what is not durable.
+
+Whole runs with signals and exit codes: tests/callbacks/test_s3_checkpoint.py and tests/ranks.
+"""
 
 import threading
 
@@ -10,6 +13,7 @@ from tests.checkpoint.writing.writers import (
     faulty,
     folder_target,
     job,
+    kinds,
     make_writer,
     state_at,
 )
@@ -49,3 +53,14 @@ def test_case_15_closing_in_the_middle_publishes_nothing(tmp_path):
     threading.Timer(0.05, go_on.set).start()
     writer.close()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_case_15_what_the_last_save_makes_obsolete_is_dropped(writer, gate):
+    begin(writer, gate, job(1))
+    writer.submit(job(2), state_at(2))
+    writer.submit(job(3, "signal", must_keep=True), state_at(3))
+    assert [late.step for late in writer.flush(0.05)] == [1, 3]
+    assert kinds(writer.poll()) == [("Coalesced", 2)]
+    gate.open.set()
+    assert writer.flush(30.0) == []
+    assert gate.steps == [1, 3]

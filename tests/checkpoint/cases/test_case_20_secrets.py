@@ -1,9 +1,13 @@
 """Case 20: secrets are nowhere: not in logs, exceptions, manifests, messages to other processes."""
 
 import logging
+import pickle
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.redact import (
     known_secrets,
     protect,
@@ -11,7 +15,11 @@ from dflash_lightning.checkpoint.redact import (
     redact_text,
 )
 from dflash_lightning.checkpoint.stores import StoreSettings, open_store
+from dflash_lightning.checkpoint.writing.attempt import Target
+from dflash_lightning.checkpoint.writing.events import Durable
+from tests.checkpoint.over_s3 import writer_to
 from tests.checkpoint.test_redact import SECRET
+from tests.checkpoint.writing.writers import job, state_at
 from tests.s3.no_secrets import assert_no_secret
 
 
@@ -67,3 +75,23 @@ def test_case_20_a_planted_leak_makes_the_check_fail(leak):
 def test_case_20_the_check_needs_secrets_to_look_for():
     with pytest.raises(AssertionError, match="prove nothing"):
         assert_no_secret(["text"], [])
+
+
+@pytest.mark.slow
+def test_case_20_nothing_stored_or_sent_to_the_uploader_is_secret(weed, s3_env, s3_uri, s3_settings):
+    """Not even where a run carries secrets among its facts by accident. Logs: every test of this folder that
+    uses the server is looked through, see conftest.py."""
+    open_store(s3_uri, s3_settings)[0].head("any")  # from here on the store knows what is secret
+    key, secret = s3_env["AWS_ACCESS_KEY_ID"], s3_env["AWS_SECRET_ACCESS_KEY"]
+    facts = {"command": f"run --key {key}", secret: "name", "nested": {"value": f"x{secret}x"}}
+    writer = writer_to(s3_uri, s3_settings)
+    writer.submit(replace(job(1), facts=facts, metrics={"loss": 1.0}), state_at(1))
+    assert writer.flush(60.0) == []
+    (told,) = [event.uri for event in writer.poll() if isinstance(event, Durable)]
+    writer.close()
+    store, prefix = open_store(s3_uri, s3_settings)
+    stored = [store.read(one.key).decode("latin1") for one in store.list(prefix) if "data/" not in one.key]
+    assert any("--key ***" in text for text in stored)
+    target = Target(partial(open_store, s3_uri, s3_settings), publish)
+    sent = [pickle.dumps(target).decode("latin1"), repr(s3_settings)]
+    assert_no_secret([*stored, told, *sent], weed.secrets)

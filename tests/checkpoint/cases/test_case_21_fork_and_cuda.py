@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.utils.data import DataLoader
 
 from tests.checkpoint.writing.writers import (
     folder_target,
@@ -49,3 +50,24 @@ def test_case_21_the_uploader_is_fresh_polite_and_deaf_to_signals(folder, hold, 
     writer.close()
     assert gone(pid)
     assert stored_steps(folder) == [1]
+
+
+@pytest.mark.parametrize("workers", ["before the writer", "after the writer"])
+def test_case_21_beside_data_workers_that_are_forked(workers, folder):
+    """Their copies of the trainer's end of the pipe keep nobody alive, and nobody waits for a lock."""
+    rows = DataLoader(range(64), num_workers=2, multiprocessing_context="fork", persistent_workers=True)
+    if workers == "before the writer":
+        batches = iter(rows)
+    writer = make_writer(folder_target(folder), shared=True)
+    if workers == "after the writer":
+        batches = iter(rows)
+    for step, _ in enumerate(batches, start=1):
+        if step % 8 == 0:
+            assert writer.submit(job(step), state_at(step)).accepted
+        writer.poll()
+    assert writer.flush(60.0) == []
+    assert stored_steps(folder)[-1] == 64
+    pid = writer.channel.pid
+    writer.close()
+    assert gone(pid)
+    del batches

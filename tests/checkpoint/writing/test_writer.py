@@ -8,9 +8,8 @@ from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.stores.fault_script import Died, Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
-from dflash_lightning.checkpoint.writing.announce import Announcer
 from dflash_lightning.checkpoint.writing.attempt import Target
-from dflash_lightning.checkpoint.writing.events import Durable, Failed, Refused, Restarted
+from dflash_lightning.checkpoint.writing.events import Durable, Refused, Restarted
 from tests.checkpoint.writing.writers import (
     events_until,
     folder_target,
@@ -34,26 +33,6 @@ def test_a_save_becomes_durable_and_is_that_of_its_moment(writer, gate, tmp_path
     assert (event.num_bytes > 4000, event.retries) == (True, 0)
     assert stored_steps(tmp_path) == [8]
     assert writer.unfinished == []
-
-
-def test_a_long_outage_is_told_once_a_minute(caplog):
-    now = 0.0
-    tell = Announcer(lambda: now)
-    for outage_s in range(0, 181, 30):
-        now = 100.0 + outage_s
-        tell(
-            Failed(
-                job=job(1),
-                kind="endpoint",
-                message="no answer",
-                will_retry=True,
-                pause_s=30.0,
-                outage_s=float(outage_s),
-            )
-        )
-    told = [record.getMessage() for record in caplog.records]
-    assert [text.split("for ")[1].split(" s")[0] for text in told] == ["0", "60", "120", "180"]
-    assert tell.counts.retries == 7
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
