@@ -8,14 +8,19 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import torch
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback, GradientAccumulationScheduler
 from lightning.pytorch.strategies import ModelParallelStrategy
 
+from dflash_lightning.checkpoint.versions import versions
 from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.data.epochs import Position
 from dflash_lightning.data.plan_state import require_ranks_agree, saved_plan
 from dflash_lightning.data.split import SPLITS
+from dflash_lightning.target.device_map import require_devices
+from dflash_lightning.target.identity import target_digest
+from dflash_lightning.training.agreement import require_agreement
 from dflash_lightning.training.gather import texts_of_all_ranks
 
 if TYPE_CHECKING:
@@ -132,6 +137,13 @@ def clipping_is_by_norm(trainer: Trainer, module: "DFlashModule", data: DFlashDa
 
 
 @check
+def every_target_has_a_device(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
+    on_cuda = trainer.strategy.root_device.type == "cuda"
+    available = torch.cuda.device_count() if on_cuda else None
+    require_devices(module.target_devices, local_world=trainer.num_devices, available=available)
+
+
+@check
 def data_fits_the_target(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
     longest = max(int(data.store.samples(name).lengths.max(initial=0)) for name in SPLITS)
     positions = module.target_config.max_position_embeddings
@@ -151,6 +163,25 @@ def schedule_is_sane(trainer: Trainer, module: "DFlashModule", data: DFlashDataM
     peak = module.optimizer_config.lr
     if not all(0 <= rate <= peak * (1 + 1e-9) for rate in rates):
         raise ValueError(f"the learning-rate schedule leaves [0, {peak}]: {min(rates)} to {max(rates)}")
+
+
+@check
+def all_ranks_have_the_same_software_and_target(
+    trainer: Trainer, module: "DFlashModule", data: DFlashDataModule
+) -> None:
+    """A node with another target would train on other hidden states, and nothing would ever fail."""
+    if trainer.world_size == 1:
+        return
+    require_agreement(
+        trainer,
+        "versions",
+        versions(),
+        way_out="Install the same versions on every node: pip freeze shows them",
+    )
+    facts = {"digest": target_digest(module.target_name)}
+    require_agreement(
+        trainer, "targets", facts, way_out=f"Give every node the same weights of {module.target_name}"
+    )
 
 
 @check

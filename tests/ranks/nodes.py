@@ -30,7 +30,7 @@ class Nodes(Fit):
     def __init__(
         self,
         folder: Path,
-        target: Path,
+        target: str | Path,
         store: str | Path,
         *,
         nodes: int = 2,
@@ -41,7 +41,7 @@ class Nodes(Fit):
         variables: dict[int, dict[str, str]] | None = None,
         trainer: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(folder, "torchrun", target, Path(store), resume=resume, delay=delay)
+        super().__init__(folder, "torchrun", Path(target), Path(store), resume=resume, delay=delay)
         self.shape = nodes, devices
         self.words_of = words or {}
         self.variables = variables or {}

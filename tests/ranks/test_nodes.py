@@ -3,12 +3,14 @@
 import os
 import random
 import re
+import shutil
 import signal
 import time
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.ranks.nodes import Nodes
 from tests.ranks.runs import Fit
@@ -108,6 +110,23 @@ def test_a_node_with_other_data_is_told_by_every_node(tmp_path, toy_target):
     for node in (0, 1):
         assert re.search(
             r"fit: ranks disagree about the plan: \w{24} on rank 0, \w{24} on rank 1 \(store: \w+ on rank 0",
+            nodes.output_of(node),
+        ), nodes.output
+
+
+def test_a_node_with_another_target_is_told_by_every_node(tmp_path, toy_target, store):
+    """Same shape and tokenizer, other weights: a fine-tuned copy on one node's disk."""
+    shutil.copytree(toy_target, tmp_path / "disk0" / "target")
+    shutil.copytree(toy_target, tmp_path / "disk1" / "target")
+    weights = tmp_path / "disk1" / "target" / "model.safetensors"
+    tensors = load_file(weights)
+    save_file({name: tensor + 0.1 for name, tensor in tensors.items()}, weights, {"format": "pt"})
+    disks = {node: {"NODE_DISK": str(tmp_path / f"disk{node}")} for node in (0, 1)}
+    with Nodes(tmp_path / "run", "${oc.env:NODE_DISK}/target", store, variables=disks) as nodes:
+        assert 0 not in nodes.finish_all()
+    for node in (0, 1):
+        assert re.search(
+            r"ranks have different targets: digest is \w{24} on rank 0 and \w{24} on rank 1\. Give every node",
             nodes.output_of(node),
         ), nodes.output
 
