@@ -50,12 +50,10 @@ class StatesSettings:
     device: str
 
     def __post_init__(self) -> None:
-        for flag, value, least in (
-            ("--max-tokens", self.max_tokens, 1),
-            ("--shard-gib", self.shard_bytes, 2**20),
-        ):
-            if value < least:
-                raise ValueError(f"{flag} is too small: {value} {'bytes' if least > 1 else 'tokens'}")
+        if self.max_tokens < 1:
+            raise ValueError(f"--max-tokens must be at least 1, got {self.max_tokens}")
+        if self.shard_bytes < 1:
+            raise ValueError(f"--shard-gib must be above 0, got {self.shard_bytes / 2**30}")
 
     @cached_property
     def store(self) -> TokenStore:

@@ -18,6 +18,14 @@ from dflash_lightning.plan_view.settings import PlanSettings
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
+def read_sections(words: Sequence[str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The sections `model` and `data` as `fit` would get them."""
+    from dflash_lightning.lightning_cli import read_config
+
+    config = read_config(words)
+    return config["model"], config["data"]
+
+
 def read_settings(words: Sequence[str]) -> PlanSettings:
     """Raises ValueError where a value makes no sense; leaves through SystemExit where a key is unknown."""
     # Lightning takes seconds to import, and --lengths needs none of it.
