@@ -23,7 +23,8 @@ class PrefetchPolicy:
     delivery: Delivery = "in_order"
     """Which batch is trained next: the plan's next one, or whatever is ready inside the optimizer window."""
     depth: int = 2
-    """Batches that each target device may be ahead, the one it computes included; 0: no pipeline."""
+    """Batches that each target device may be ahead, the one it computes included; 0: no pipeline. With
+    `least_loaded` on average: a faster device may take part of what a slower one leaves."""
     memory_bytes: int | None = 4 << 30
     """Hidden states of this rank that may exist at a time, in bytes; null: only `depth` bounds them."""
 
@@ -57,13 +58,29 @@ def next_device(
         turn: Batches dealt so far by turns.
         pending_tokens: Padded tokens by device that still have to go through its target. Finished ones that
             wait for the drafter do not count: a device that is fast would look busy, and get less.
-        room: Devices whose queue is not full. `round_robin` waits for the one whose turn it is.
+        room: Devices that may be given one more. `round_robin` waits for the one whose turn it is.
     """
     if dispatch == "round_robin":
         device = turn % len(room)
         return device if room[device] else None
     free = [device for device, has_room in enumerate(room) if has_room]
     return min(free, key=lambda device: (pending_tokens[device], device), default=None)
+
+
+def has_room(dispatch: Dispatch, *, depth: int, queued: Sequence[int], unbegun: Sequence[int]) -> list[bool]:
+    """By device: whether it may be given one more.
+
+    By turns each may have `depth`. The least loaded may have what all together may, but only one that it has
+    not begun: were its queue filled as far as that goes, a slow device would in the end be given as many as
+    the others, and all would wait for it.
+
+    Args:
+        queued: Batches by device that are not yet delivered.
+        unbegun: Those of them that its target has not begun.
+    """
+    if dispatch == "round_robin":
+        return [count < depth for count in queued]
+    return [sum(queued) < depth * len(queued) and waiting == 0 for waiting in unbegun]
 
 
 def next_delivery(delivery: Delivery, heads: Sequence[Head | None]) -> int | None:

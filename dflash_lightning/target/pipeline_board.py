@@ -79,7 +79,7 @@ class Board:
         return self._dispatcher.choose(
             self._policy.dispatch,
             pending_tokens=self._queues.pending_tokens,
-            room=self._queues.room(self._policy.depth),
+            room=self._queues.room(self._policy),
         )
 
     def source_took(self, seconds: float) -> None:
@@ -108,6 +108,7 @@ class Board:
             assert entry is not None
             entry.started = time.perf_counter()
             self._tally.idle[device] += entry.started - begun
+            self._changed.notify_all()  # it may be given the next one
             return entry
 
     def finish(self, entry: Entry, states: Any) -> None:

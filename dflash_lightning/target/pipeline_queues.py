@@ -1,6 +1,7 @@
 """The batches on their way: one queue per target device. Plain data; the lock is the board's.
 
-law   a batch keeps its place in its queue from dispatch to delivery, so `depth` bounds all that is ahead
+law   a batch keeps its place in its queue from dispatch to delivery, so `depth` times the number of devices
+      bounds all that is ahead
 """
 
 from collections import deque
@@ -8,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dflash_lightning.target.dispatch import Head
+from dflash_lightning.target.dispatch import Head, PrefetchPolicy, has_room
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,11 @@ class Queues:
         """By device: padded tokens that are not through the target."""
         return [sum(e.cost.tokens for e in queue if not e.ready) for queue in self.entries]
 
-    def room(self, depth: int) -> Sequence[bool]:
+    def room(self, policy: PrefetchPolicy) -> Sequence[bool]:
         """By device: whether it may be given one more."""
-        return [len(queue) < depth for queue in self.entries]
+        unbegun = [sum(entry.started is None for entry in queue) for queue in self.entries]
+        queued = [len(queue) for queue in self.entries]
+        return has_room(policy.dispatch, depth=policy.depth, queued=queued, unbegun=unbegun)
 
     def unbegun(self, device: int) -> Entry | None:
         """The next one for the worker of `device`."""

@@ -12,6 +12,7 @@ from dflash_lightning.target.dispatch import (
     Head,
     PrefetchPolicy,
     fits,
+    has_room,
     next_delivery,
     next_device,
 )
@@ -34,6 +35,24 @@ READY, NOT = True, False
 )
 def test_who_computes_the_next_batch(dispatch, turn, pending, room, device):
     assert next_device(dispatch, turn=turn, pending_tokens=pending, room=room) == device
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "queued", "unbegun", "room"),
+    [
+        ("round_robin", [0, 2, 1], [0, 0, 1], [True, False, True]),
+        ("least_loaded", [0, 2, 1], [0, 0, 1], [True, True, False]),  # none behind one that is not begun
+        (
+            "least_loaded",
+            [0, 5, 0],
+            [0, 0, 0],
+            [True, True, True],
+        ),  # more than its share: the others are slow
+        ("least_loaded", [1, 5, 0], [0, 0, 0], [False, False, False]),  # all together have enough
+    ],
+)
+def test_who_may_be_given_one_more(dispatch, queued, unbegun, room):
+    assert has_room(dispatch, depth=2, queued=queued, unbegun=unbegun) == room
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,25 @@ def test_least_loaded_passes_a_stuck_device_over():
     assert [device.total for device in pipeline.counters().devices] == [1, 8]
 
 
+@pytest.mark.parametrize("delivery", ["in_order", "ready_first"])
+def test_least_loaded_gives_a_slow_device_less_however_deep(delivery):
+    """Filled as deep as the others, its queue would in the end be given as many batches as theirs."""
+
+    def slow(batch):
+        """Ready when the other device has done all that it may."""
+        until(lambda: _full(pipeline.counters()))
+        return square(batch)
+
+    def _full(counters):
+        queued = sum(device.queued_batches for device in counters.devices)
+        return queued == 2 * 6 or sum(counters.dispatched.values()) == 40
+
+    pipeline = pipeline_of([slow, square], dispatch="least_loaded", delivery=delivery, depth=6)
+    assert len(everything(pipeline, [Toy(i) for i in range(40)], [40])) == 40
+    stuck, fast = pipeline.counters().devices
+    assert fast.total > 2 * stuck.total
+
+
 def test_a_new_policy_holds_from_the_next_decision_on():
     stuck = Gated()
     pipeline = pipeline_of([stuck, square], depth=1)
