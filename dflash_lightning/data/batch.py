@@ -36,8 +36,11 @@ class TokenBatch:
     """Half of the token store that `sample_ids` are rows of."""
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> TokenBatch:
-        """The same batch on another device. Lightning calls it: it cannot fill in a frozen dataclass."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        """The same batch on another device. Lightning calls it: it cannot fill in a frozen dataclass.
+
+        Nothing waits for a copy from pinned memory, though Lightning does not ask for that.
+        """
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking or tensor.is_pinned()))
 
     def pin_memory(self) -> TokenBatch:
         """Called by the DataLoader when it pins."""

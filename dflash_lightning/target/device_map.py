@@ -21,8 +21,15 @@ def target_devices(
     return [torch.device(home.type, index) for index in range(first, first + count)]
 
 
-def require_devices(count: int, *, local_world: int, available: int) -> None:
-    """Raises ValueError where a node has fewer devices than drafters and their targets need."""
+def require_devices(count: int, *, local_world: int, available: int | None) -> None:
+    """Raises ValueError where a node has fewer devices than drafters and their targets need.
+
+    available: None for CPUs, which stand in for any number of devices.
+    """
+    if count < 0:
+        raise ValueError(f"model.target_devices must be at least 0 (the drafter's own device), got {count}")
+    if available is None:
+        return
     needed = local_world * (1 + count)
     if needed > available:
         raise ValueError(

@@ -8,6 +8,7 @@ law   Lightning sees the loader's own length and sampler; an iterator begins to 
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from itertools import islice
 
 from lightning import Trainer
 from lightning.pytorch.profilers import Profiler
@@ -46,10 +47,12 @@ class PrefetchingLoader:
 
     def __iter__(self) -> Iterator[tuple[TokenBatch, TargetStates]]:
         with self._pipeline.run(self._loader, self.sampler.window_sizes) as pairs:
-            while True:
-                with self._profile(WAIT):
-                    pair = next(pairs, None)
-                if pair is None:
-                    return
-                yield pair
-                del pair  # training alone decides how long states live
+            while found := self._next(pairs):
+                yield found.pop()  # kept by training alone: behind an epoch's last batch this frame waits on
+
+    def _next(
+        self, pairs: Iterator[tuple[TokenBatch, TargetStates]]
+    ) -> list[tuple[TokenBatch, TargetStates]]:
+        """[the next pair], or nothing at the end."""
+        with self._profile(WAIT):
+            return list(islice(pairs, 1))

@@ -55,10 +55,16 @@ class TargetSteps(WindowSteps):
         return None if self.states is None else self.states.pipeline
 
     def set_prefetch(self, policy: PrefetchPolicy) -> None:
-        """Replace the policy: in a callback's `setup` the whole of it, later all but a depth of 0."""
-        self.prefetch = policy
+        """Replace the policy, at any time. Raises ValueError where the target has been loaded without a
+        pipeline or is to go on without one: that is decided in a callback's `setup`, or in YAML."""
         if self.pipeline is not None:
             self.pipeline.set_policy(policy)
+        elif self.states is not None and policy.depth:
+            raise ValueError(
+                "the target was loaded to run inline (model.prefetch had depth 0), so no pipeline can begin "
+                "now: set model.prefetch in YAML, or the policy in a callback's setup"
+            )
+        self.prefetch = policy
 
     def load_target(self) -> None:
         """The target on the devices it runs on; its ends on the drafter's."""

@@ -6,6 +6,7 @@ Plain arguments in, plain values out, so that they travel between processes.
 import csv
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,7 @@ def fit(
     keep: bool = False,
     logging: bool = True,
     observe: bool = False,
+    extra: Sequence[Callback] = (),
     module: dict[str, Any] | None = None,
     data: dict[str, Any] | None = None,
     **options: Any,
@@ -133,7 +135,7 @@ def fit(
     callbacks += [LossBands(), MicroBatches(), StepGuard(), Throughput(), Acceptance()] if observe else []
     callbacks += [Plant(*plant)] if plant else []
     callbacks += [BigGradient(big_gradient)] if big_gradient is not None else []
-    callbacks += [recorder, *([KeepEvery(folder / "kept")] if keep else [])]
+    callbacks += [*extra, recorder, *([KeepEvery(folder / "kept")] if keep else [])]
     options = {"enable_checkpointing": keep, **distribution(), **options}
     trainer = toy_trainer(folder, callbacks=callbacks, **options)
     model, source = toy_module(Path(target), **(module or {})), toy_data(Path(store), **(data or {}))

@@ -1,6 +1,7 @@
 """The pipeline in a run: nothing shows but that states are there sooner. Two ranks: tests/ranks."""
 
 import threading
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -265,6 +266,28 @@ class Lengths(Callback):
 def test_lightning_sees_the_loader_it_would_see_without(tmp_path, toy_target, store):
     trainer = toy_trainer(tmp_path, callbacks=[Lengths()])
     trainer.fit(toy_module(toy_target, target_devices=2), toy_data(store))
+
+
+class Alive(Callback):
+    """Whether a step's states are still there when the step is over."""
+
+    def __init__(self):
+        self.states = None
+        self.at_validation = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.states = weakref.ref(batch[1])
+
+    def on_validation_start(self, trainer, pl_module):
+        self.at_validation.append(self.states() is not None)
+
+
+@pytest.mark.parametrize("devices", [0, 2])
+def test_no_states_are_kept_for_validation(devices, tmp_path, toy_target, store):
+    alive = Alive()
+    trainer = toy_trainer(tmp_path, callbacks=[alive], max_epochs=1)
+    trainer.fit(toy_module(toy_target, target_devices=devices), toy_data(store))
+    assert alive.at_validation == [False]
 
 
 class Balance(Callback):

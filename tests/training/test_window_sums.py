@@ -77,3 +77,15 @@ def test_the_micro_batches_of_a_finished_window_stay_until_the_next():
     sums.clear()
     sums.add(outcome(9.0), 0)
     assert torch.stack(sums.finished)[:, 0].tolist() == pytest.approx([4.0, 6.0])
+
+
+def test_batches_out_of_turn_are_put_in_the_order_of_the_plan():
+    sums = WindowSums(2)
+    for loss, bucket, place in [(3.0, 1, 2), (2.0, 0, 0), (5.0, 0, 1)]:
+        sums.add(outcome(loss), bucket, place=place)
+    totals = sums.finish(torch.tensor(1.0), NOBODY, lambda vector: vector)
+    assert [loss.item() for loss in sums.losses] == pytest.approx([4.0, 10.0, 6.0])
+    assert [bucket.loss for bucket in totals.by_bucket] == pytest.approx([14.0, 6.0])
+    sums.clear()
+    assert torch.stack(sums.finished)[:, 0].tolist() == pytest.approx([4.0, 10.0, 6.0])
+    assert sums.turns == [1, 2, 0]
