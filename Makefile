@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # For a CPU-only Linux: the CPU wheel index that pytorch.org's install page names, else PyPI's CUDA build is taken.
 TORCH_INDEX ?=
 TORCH := "torch>=2.11,<2.14"
+# Which benchmarks `make bench` runs.
+NAME ?= $(basename $(notdir $(wildcard benchmarks/*.py))) checkpoint
 # How often the tests that kill, signal and resume real processes repeat.
 DFLASH_REPEAT ?= 1
 export DFLASH_REPEAT
@@ -34,8 +36,8 @@ fix: .venv/.dev  ## format and repair what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/.bench .venv/.target  ## every benchmark, as ratios in one run
-	for name in $(basename $(notdir $(wildcard benchmarks/*.py))); do \
+bench: .venv/.bench .venv/.target  ## every benchmark, as ratios in one run; NAME=checkpoint for one
+	for name in $(NAME); do \
 	  echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 docs: .venv/.docs  ## build the documentation into site/, strictly

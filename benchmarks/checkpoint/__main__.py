@@ -9,12 +9,14 @@ Training is a loop of real steps of a small drafter. Prints a table, or with --j
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -38,7 +40,7 @@ def main() -> None:
     if options.ranks:
         found["ranks"] = measure_ranks(options.bytes, options.rounds, tell)
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(_finite(found), indent=2, allow_nan=False))
         return
     for name in ("ways", "ranks"):
         if name in found:
@@ -82,6 +84,13 @@ def as_table(rows: Rows) -> list[str]:
     names = next(iter(rows.values())).keys()
     cells = [[name, *(f"{row[key]:.3g}" for key in names)] for name, row in rows.items()]
     return columns([["", *names], *cells], left=1)
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no NaN: no step ran while a way saved that blocks."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def tell(text: str) -> None:
