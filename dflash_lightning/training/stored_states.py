@@ -1,13 +1,15 @@
 """Hidden states from disk in a run: opened once for what this run needs, read batch by batch.
 
 in    the folder in `model.hidden_states`, the settings of the run, batches
-out   TargetStates on the batch's device, as from the target itself
+out   TargetStates as from the target itself, on the CPU
 law   states of another target, other taps or other tokens are refused before training, on all ranks alike
 """
 
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import torch
 
 from dflash_lightning.data.batch import TokenBatch
 from dflash_lightning.target.hidden_states import TargetStates
@@ -47,12 +49,10 @@ def _open(module: "DFlashModule", folder: str) -> StoredStates:
 
 
 def read_states(stored: StoredStates, batch: TokenBatch, taps: Sequence[int], *, final: bool) -> TargetStates:
-    """States of a batch. Raises ValueError where a sample's bytes on disk were damaged."""
-    device, padded_length = batch.input_ids.device, batch.input_ids.shape[1]
-    pin = device.type == "cuda"
-    ids = batch.sample_ids.tolist()
-    states = stored.states(batch.split, ids, padded_length, taps=taps, final=final, pin=pin)
-    return TargetStates(
-        taps=states.taps.to(device, non_blocking=pin),
-        final=None if states.final is None else states.final.to(device, non_blocking=pin),
-    )
+    """States of a batch, on the CPU; page-locked where there is a GPU to copy them to.
+
+    Raises: ValueError where a sample's bytes on disk were damaged.
+    """
+    ids, padded_length = batch.sample_ids.tolist(), batch.input_ids.shape[1]
+    pin = torch.cuda.is_available()
+    return stored.states(batch.split, ids, padded_length, taps=taps, final=final, pin=pin)

@@ -28,6 +28,7 @@ from dflash_lightning.target.stored.manifest import StatesManifest, differing, s
 INDEX = "index.safetensors"
 BEGUN = "begun.json"
 """The manifest of an unfinished folder: what it will be."""
+LOCK = "lock"
 
 
 class UnfinishedStates:
@@ -97,6 +98,7 @@ class UnfinishedStates:
         )
         manifest.write(self.path)
         _sync(self.path)
+        (self.path / LOCK).unlink()
         self.path.rename(self.output)
         _sync(self.output.parent)
         return manifest
@@ -131,7 +133,7 @@ class UnfinishedStates:
 
     def _lock(self, opened: ExitStack) -> None:
         """Held by the process, so that a kill frees it."""
-        file = opened.enter_context((self.path / "lock").open("w"))
+        file = opened.enter_context((self.path / LOCK).open("w"))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -106,7 +106,9 @@ class StatesManifest:
 
     def write(self, folder: Path, name: str = FILE_NAME) -> None:
         values = {**asdict(self), "identity": self.identity.plain()}
-        (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        scratch = folder / f".{name}"
+        scratch.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        scratch.rename(folder / name)  # whole or not there, wherever a writer is killed
 
     @classmethod
     def read_from(cls, folder: Path, name: str = FILE_NAME) -> "StatesManifest":
