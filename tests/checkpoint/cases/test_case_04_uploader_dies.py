@@ -7,6 +7,7 @@ import pytest
 
 from dflash_lightning.checkpoint.writing.events import Coalesced, Durable, Restarted
 from tests.checkpoint.writing.writers import (
+    PATIENCE_S,
     events_until,
     folder_target,
     job,
@@ -30,7 +31,7 @@ def test_case_04_a_killed_uploader_is_replaced_and_its_checkpoint_arrives(folder
     assert [event.resubmitted for event in events if isinstance(event, Restarted)] == [(job(1),)]
     assert writer.submit(job(2, "best", must_keep=True), state_at(2)).accepted  # goes on meanwhile
     hold.unlink()
-    assert writer.flush(60.0) == []
+    assert writer.flush(PATIENCE_S) == []
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == [
         "the checkpoint writer died (killed by SIGKILL) and was started again; "

@@ -4,6 +4,7 @@ import pytest
 
 from dflash_lightning.checkpoint.writing.events import Coalesced
 from tests.checkpoint.writing.writers import (
+    PATIENCE_S,
     begin,
     folder_target,
     job,
@@ -61,7 +62,7 @@ def test_case_08_a_store_that_stands_still_holds_nobody_up_and_gets_the_newest_a
         assert writer.submit(job(step, kind, must_keep=kind == "best"), state_at(step)).accepted
         assert len(writer.unfinished) <= 3
     hold.unlink()
-    assert writer.flush(60.0) == []
+    assert writer.flush(PATIENCE_S) == []
     assert stored_steps(folder) == [1, 10, 30]
     assert (writer.counts.durable, writer.counts.coalesced) == (3, 27)
     writer.close()

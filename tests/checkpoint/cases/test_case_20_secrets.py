@@ -19,7 +19,7 @@ from dflash_lightning.checkpoint.writing.attempt import Target
 from dflash_lightning.checkpoint.writing.events import Durable
 from tests.checkpoint.over_s3 import writer_to
 from tests.checkpoint.test_redact import SECRET
-from tests.checkpoint.writing.writers import job, state_at
+from tests.checkpoint.writing.writers import PATIENCE_S, job, state_at
 from tests.s3.no_secrets import assert_no_secret
 
 
@@ -86,7 +86,7 @@ def test_case_20_nothing_stored_or_sent_to_the_uploader_is_secret(weed, s3_env, 
     facts = {"command": f"run --key {key}", secret: "name", "nested": {"value": f"x{secret}x"}}
     writer = writer_to(s3_uri, s3_settings)
     writer.submit(replace(job(1), facts=facts, metrics={"loss": 1.0}), state_at(1))
-    assert writer.flush(60.0) == []
+    assert writer.flush(PATIENCE_S) == []
     (told,) = [event.uri for event in writer.poll() if isinstance(event, Durable)]
     writer.close()
     store, prefix = open_store(s3_uri, s3_settings)

@@ -10,6 +10,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from tests.checkpoint.writing.writers import (
+    PATIENCE_S,
     folder_target,
     gone,
     job,
@@ -45,7 +46,7 @@ def test_case_21_the_uploader_is_fresh_polite_and_deaf_to_signals(folder, hold, 
     os.kill(pid, signal.SIGTERM)
     os.kill(pid, signal.SIGINT)
     hold.unlink()
-    assert writer.flush(60.0) == []
+    assert writer.flush(PATIENCE_S) == []
     assert writer.counts.restarts == 0
     writer.close()
     assert gone(pid)
@@ -65,7 +66,7 @@ def test_case_21_beside_data_workers_that_are_forked(workers, folder):
         if step % 8 == 0:
             assert writer.submit(job(step), state_at(step)).accepted
         writer.poll()
-    assert writer.flush(60.0) == []
+    assert writer.flush(PATIENCE_S) == []
     assert stored_steps(folder)[-1] == 64
     pid = writer.channel.pid
     writer.close()

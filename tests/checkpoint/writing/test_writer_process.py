@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.checkpoint.writing.writers import (
+    PATIENCE_S,
     TRAINER,
     folder_target,
     job,
@@ -21,7 +22,7 @@ def test_a_grown_state_reaches_a_running_uploader(folder):
     writer = make_writer(folder_target(folder), shared=True, capacity=1000)
     for step in (1, 2, 3, 4):
         assert writer.submit(job(step, "best", must_keep=True), state_at(step)).accepted
-        assert writer.flush(60.0) == []
+        assert writer.flush(PATIENCE_S) == []
     assert stored_steps(folder) == [1, 2, 3, 4]
     writer.close()
 

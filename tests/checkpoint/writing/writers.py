@@ -18,7 +18,7 @@ from dflash_lightning.checkpoint.writing.attempt import Target
 from dflash_lightning.checkpoint.writing.writer import Writer
 
 CAPACITY = 1 << 16
-PATIENCE_S = 30.0
+PATIENCE_S = 240.0
 
 
 def job(step, kind="step", *, must_keep=False, keep_last=-1):
