@@ -26,10 +26,11 @@ from typing import Any
 import yaml
 
 from tests.ranks.pool import ROOT
-from tests.ranks.runs import PATIENCE
 
 _CONTEXT = get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.ranks.warm"])
+PATIENCE = 600
+"""Seconds for anything a run should do soon, on a machine that may be busy."""
 _numbers = itertools.count()
 _LOADING = re.compile(r"loading \S+/(step=(\d+)-[0-9a-f]{8})")
 
@@ -65,7 +66,8 @@ class ForkedFit:
     """Everything that is ever logged goes to the output."""
     ranks: list[ForkServerProcess] = field(default_factory=list)
     number: int = field(default_factory=lambda: next(_numbers))
-    _uploaders: set[int] = field(default_factory=set)
+    _seen: dict[int, str] = field(default_factory=dict)
+    """Processes that ranks started, uploaders and workers of a DataLoader, with their commands."""
     _read: dict[int, tuple[int, list[dict[str, Any]]]] = field(default_factory=dict)
     """How far the file of a rank is read, and what was there."""
 
@@ -92,21 +94,25 @@ class ForkedFit:
         return self
 
     def __exit__(self, *_: object) -> None:
-        uploaders = self.uploaders
+        self._look()
         for rank in self.ranks:
             if rank.is_alive():
                 rank.kill()
             rank.join()
-        for pid in uploaders:
-            _end(pid, signal.SIGKILL)
+        for pid, command in self._seen.items():
+            if command_of(pid) == command:
+                _end(pid, signal.SIGKILL)
 
     @property
     def uploaders(self) -> set[int]:
-        """Process ids of the uploaders that live, of dead ranks too where `uploaders` was asked before."""
+        """Process ids of the uploaders that live, of dead ranks too where they were seen before."""
+        self._look()
+        alive = (pid for pid, command in self._seen.items() if command_of(pid) == command)
+        return {pid for pid in alive if "writing.uploader" in self._seen[pid]}
+
+    def _look(self) -> None:
         for rank in self.ranks:
-            self._uploaders |= {pid for pid in children_of(rank.pid) if "uploader" in command_of(pid)}
-        self._uploaders = {pid for pid in self._uploaders if "uploader" in command_of(pid)}
-        return set(self._uploaders)
+            self._seen |= {pid: command_of(pid) for pid in children_of(rank.pid)}
 
     def kill(self, *which: int, uploaders: bool = False) -> None:
         """SIGKILL these ranks at once; with `uploaders` their uploaders as well, as by the end of a pod."""

@@ -8,7 +8,11 @@ from typing import Any
 import torch
 
 from dflash_lightning.checkpoint.inventory import Inventory, take_inventory
+from dflash_lightning.checkpoint.layout import LAST
+from dflash_lightning.checkpoint.stores.errors import StoreError
+from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.open import open_store
+from dflash_lightning.checkpoint.stores.protocol import ObjectStore
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from tests.ranks.runs import toy_config
 
@@ -56,10 +60,20 @@ def assert_all_whole(uri: str, settings: StoreSettings) -> Inventory:
         ]
         broken += [(e.name, e.reason) for e in found.entries if e.state == "corrupt"]
         pointed = any("last" in entry.pointers for entry in found.entries)
-        if not broken and (pointed or not found.complete):
+        if not broken and (pointed or not exists(store, join_key(prefix, LAST))):
             return found
         time.sleep(0.3)
     raise AssertionError(f"broken: {broken}; last.json points to one that is there: {pointed}")
+
+
+def exists(store: ObjectStore, key: str) -> bool:
+    try:
+        store.read(key)
+    except StoreError as error:
+        if error.kind != "missing":
+            raise
+        return False
+    return True
 
 
 def assert_equal_runs(ours: Path, theirs: Path) -> None:

@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 KILLS = int(os.environ.get("DFLASH_KILLS", "8"))
 SEED = int(os.environ.get("DFLASH_SEED", "5"))
 LENGTHS = np.random.default_rng(5).integers(6, 33, 240).tolist()
-STEPS = 20 * KILLS + 20
-FAST = 24
+STEPS = 12 * KILLS + 20
+FAST = 12
 """Micro-batches after which a launch goes slowly, so that few launches come to the end of the run."""
 WAYS = ("both", "both", "pod", "pod", "rank 0", "rank 1", "uploader and both")
 """both: the ranks, whose uploader lives on; pod: that as well; one rank: the other has to end by itself."""
@@ -43,7 +43,7 @@ class Killed:
 
     def start(self, **watched) -> ForkedFit:
         saves = {"uri": self.uri, "settings": self.settings, "every_n_steps": 1}
-        saves |= {"deadline_s": 120.0, "if_missing": "fresh"}
+        saves |= {"deadline_s": 300.0, "if_missing": "fresh"}
         values = stored_config(
             self.folder, self.target, self.store, saves=saves, watched=watched, max_steps=STEPS, max_epochs=-1
         )
@@ -75,7 +75,7 @@ class Killed:
         if way == "uploader and both":
             launch.kill_uploaders()
             time.sleep(chance.random())
-        if way.startswith("rank"):
+        if way.startswith("rank") and launch.steps() >= 0:  # before, it is torchrun that ends the others
             launch.kill(int(way[-1]))
             assert 0 not in launch.finish()
         else:
@@ -89,38 +89,45 @@ def test_thirty_kills(tmp_path, toy_target, weed, s3_env, s3_settings, s3_uri):
     with ExitStack() as stack:
         run = Killed(tmp_path / "run", toy_target, store, s3_uri, s3_settings, weed.environment, stack)
         for number in range(KILLS):
-            way, before, alone = WAYS[number % len(WAYS)], run.newest, not run.writers
-            launch = run.start(delay=0.05, fast=FAST)
-            run.wait_for_moment(launch, chance)
-            if launch.loaded is not None and before is not None:
-                name, step = launch.loaded
-                assert name == before.name or not alone  # else an uploader from before was still at it
-                first = [launch.events(rank)[:1] for rank in range(2)]
-                assert {event["steps"] for events in first for event in events} <= {step}
-                count["resumed"] += 1
-                count["from the newest known"] += name == before.name
-            now = run.newest
-            count["durable before the kill"] += now is not None and (
-                before is None or now.name != before.name
-            )
-            run.kill(launch, way, chance)
-            if way == "rank 1":  # rank 0 stores the last state that is whole before it ends
-                assert run.newest.step >= launch.steps()
-            if chance.random() < 0.6:
-                launch.wait_for_uploaders()
+            if run.newest is not None and run.newest.step > STEPS - FAST:
+                break
+            count.update(one_kill(run, WAYS[number % len(WAYS)], chance))
             assert_all_whole(s3_uri, s3_settings)
         last = run.start()
-        assert last.finish() == [0, 0], last.output
+        assert last.finish(1800) == [0, 0], last.output
         killed_at = last.loaded[1]
         whole = stored_config(
             tmp_path / "whole", toy_target, store, saves={}, watched={}, max_steps=STEPS, max_epochs=-1
         )
         with ForkedFit(tmp_path / "whole", whole, weed.environment) as fit:
-            assert fit.finish() == [0, 0], fit.output
+            assert fit.finish(1800) == [0, 0], fit.output
     assert_equal_runs(tmp_path / "run", tmp_path / "whole")
     assert assert_all_whole(s3_uri, s3_settings).complete[0].step == STEPS
+    assert count["kills"] >= 0.8 * KILLS
     assert count["durable before the kill"] >= KILLS // 4
     assert count["from the newest known"] >= KILLS // 3
     assert killed_at >= KILLS
     seconds = time.monotonic() - began
     log.info("%d kills in %.0f s, %s, step %d of %d", KILLS, seconds, dict(count), killed_at, STEPS)
+
+
+def one_kill(run: Killed, way: str, chance: random.Random) -> dict[str, int]:
+    """Launch, kill, look at what it began with and what it left. Returns what there is to count."""
+    alone = not run.writers
+    before = run.newest  # behind the look for writers: where there is none this stays the newest
+    launch = run.start(delay=0.05, fast=FAST)
+    run.wait_for_moment(launch, chance)
+    resumed = launch.loaded is not None and before is not None
+    exact = resumed and launch.loaded[0] == before.name
+    if resumed:
+        assert exact or not alone  # else an uploader of an earlier launch was still at it
+        first = [event["steps"] for rank in range(2) for event in launch.events(rank)[:1]]
+        assert set(first) <= {launch.loaded[1]}
+    now = run.newest
+    fresh = now is not None and (before is None or now.name != before.name)
+    run.kill(launch, way, chance)
+    if way == "rank 1" and launch.steps() > 0:  # rank 0 stores its last whole state before it ends
+        assert run.newest.step >= launch.steps()
+    if chance.random() < 0.6:
+        launch.wait_for_uploaders()
+    return {"kills": 1, "resumed": resumed, "from the newest known": exact, "durable before the kill": fresh}

@@ -2,6 +2,7 @@
 reads the source of every class that it meets."""
 
 from dflash_lightning.lightning_cli import read_config
+from tests.ranks import forked as forked
 from tests.ranks import watched as watched
 from tests.ranks.pool import ROOT
 

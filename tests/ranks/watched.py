@@ -14,7 +14,7 @@ class Watched(Callback):
     Args:
         folder: Where to write.
         delay: Seconds that each micro-batch is held up.
-        fast: After this many micro-batches each is held up for a second.
+        fast: After this many micro-batches each is held up for three seconds.
     """
 
     def __init__(self, folder: str, delay: float = 0.0, fast: int | None = None) -> None:
@@ -26,7 +26,7 @@ class Watched(Callback):
         self._write(trainer, "start", pl_module)
         if self.fast is not None:
             self.fast -= 1
-        time.sleep(self.delay if self.fast is None or self.fast >= 0 else 1.0)
+        time.sleep(self.delay if self.fast is None or self.fast >= 0 else 3.0)
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self._write(trainer, "end", pl_module)
