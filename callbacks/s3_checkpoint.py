@@ -1,20 +1,21 @@
 """Checkpoints in a bucket or folder, without a step that waits for them."""
 
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 from uuid import uuid4
 
 import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from dflash_lightning.callbacks.signals import StoppedBySignal
 from dflash_lightning.checkpoint.cadence import Cadence, among_best
 from dflash_lightning.checkpoint.job import Mode, Retention
-from dflash_lightning.checkpoint.session import Memory
+from dflash_lightning.checkpoint.session import Memory, Session
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.training.address_connector import fetch_addresses
 from dflash_lightning.training.checkpoint_state import value_of
@@ -44,6 +45,7 @@ class S3Checkpoint(Checkpoint):
         on_error: A save that cannot be stored, now or later, ends the run (raise) or is only told (warn).
         deadline_s: Seconds for the last save when the run is stopped or fails.
         end_deadline_s: The same when it ends by itself.
+        shard_deadline_s: Seconds for all ranks to store their parts of a checkpoint (ModelParallelStrategy).
         arenas: Snapshots that can wait in memory; null: three, or two where memory is short.
         process: Store from a process of its own; false: from a thread.
         if_missing: What `--ckpt_path last` does while this store holds no checkpoint: error, or fresh: start
@@ -67,6 +69,7 @@ class S3Checkpoint(Checkpoint):
         arenas: int | None = None,
         process: bool = True,
         if_missing: Literal["error", "fresh"] = "error",
+        shard_deadline_s: float = 1800.0,
     ) -> None:
         self.uri = uri.rstrip("/") or uri
         self.settings = settings
@@ -82,28 +85,43 @@ class S3Checkpoint(Checkpoint):
         self.deadline_s = deadline_s
         self.end_deadline_s = end_deadline_s
         self.if_missing = if_missing
+        self.shard_deadline_s = shard_deadline_s
         self._memory = Memory(arenas=arenas, process=process, pin=torch.cuda.is_available())
         self._run_id = uuid4().hex[:12]
         self._best: list[float] = []
-        self._saves: Saves | None = None  # of rank 0
+        self._saves: Saves | None = None  # of rank 0; of each where ranks hold parts
 
     @property
     def resume_uri(self) -> str:
         return self.uri
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        strategy = trainer.strategy
+        if stage == "fit" and not isinstance(
+            strategy, (SingleDeviceStrategy, DDPStrategy, ModelParallelStrategy)
+        ):
+            raise ValueError(
+                f"S3Checkpoint does not know how {type(strategy).__name__} spreads the state over processes; "
+                "train with strategy: ddp or ModelParallelStrategy, or save with Lightning's ModelCheckpoint"
+            )
         fresh_at = self.uri if self.if_missing == "fresh" else None
         fetch_addresses(trainer, self.settings, fresh_at=fresh_at)
-        if stage == "fit" and not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
-            raise ValueError(
-                f"S3Checkpoint saves the state of one process, and {type(trainer.strategy).__name__} spreads "
-                "it over several; train with strategy: ddp, or save with Lightning's ModelCheckpoint"
-            )
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not trainer.strategy.restore_checkpoint_after_setup:
+            self._open(trainer, pl_module)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.strategy.restore_checkpoint_after_setup:  # only now is known which run goes on here
+            self._open(trainer, pl_module)
+
+    def _open(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, DFlashModule)
-        where = self.uri, self.settings, self._run_id
-        self._saves = open_saves(trainer, pl_module, *where, self._memory, self.retention)
+        self._run_id = trainer.strategy.broadcast(self._run_id)
+        session = partial(Session, self.uri, self.settings, self._run_id, self._memory)
+        self._saves = open_saves(
+            trainer, pl_module, session, self.retention, shard_deadline_s=self.shard_deadline_s
+        )
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
         if self._saves:
@@ -114,20 +132,21 @@ class S3Checkpoint(Checkpoint):
     ) -> None:
         assert isinstance(pl_module, DFlashModule)
         saves, session = self._saves, self._saves and self._saves.session
-        if session:
+        if saves and session:
             session.poll()
             failed = session.problem is not None and self.on_error == "raise"
             pl_module.stop_votes["storage"] = session.taken_over or failed
+            saves.vote(self.cadence)
         if not pl_module.step_finished:
             return
         if pl_module.last_totals.storage:
-            reason = session.problem if session else "rank 0 says why"
+            reason = (session and session.problem) or "rank 0 says why"
             raise CheckpointsLost(f"checkpoints can no longer be stored: {reason}")
         if saves and session:
             saves.prepare()
-            if self.cadence.is_due(pl_module.data.position.steps, saves.age_s):
+            if saves.is_due(self.cadence):
                 saves.save("step")
-            if pl_module.log_now:
+            if pl_module.log_now and trainer.is_global_zero:
                 pl_module.log_dict(session.metrics(), rank_zero_only=True)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -137,7 +156,7 @@ class S3Checkpoint(Checkpoint):
         value = value_of(trainer, monitor)  # refused on all ranks where there is none
         best = among_best(self._best, value, keep=self.retention.keep_best, mode=self.retention.mode)
         self._best = best or self._best
-        if best and self._saves:
+        if best and self._saves and self._saves.has_room("best"):
             self._saves.save("best")
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -148,13 +167,14 @@ class S3Checkpoint(Checkpoint):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         stopped = isinstance(exception, (SystemExit, KeyboardInterrupt, SIGTERMException))
+        together = isinstance(exception, (StoppedBySignal, CheckpointsLost))
         saves, self._saves = self._saves, None
         try:
             if saves:
-                saves.finish("signal" if stopped else "exception", self.deadline_s)
+                saves.finish("signal" if stopped else "exception", self.deadline_s, together=together)
         except Exception as error:  # what ended the run must be what people see
             rank_zero_warn(f"the last checkpoint cannot be taken: {error}")
-        if isinstance(exception, (StoppedBySignal, CheckpointsLost)):
+        if together:
             with suppress(Exception):  # all ranks are here; if one left, torchrun would end the others
                 trainer.strategy.barrier("the last checkpoint")
 

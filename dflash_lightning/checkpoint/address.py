@@ -31,4 +31,16 @@ def local_copy(path: str, settings: StoreSettings) -> Iterator[Path]:
         yield Path(path)
         return
     with tempfile.TemporaryDirectory(prefix="dflash-checkpoint-") as folder:
-        yield fetch(path, settings, Path(folder))
+        copy = fetch(path, settings, Path(folder))
+        yield _merged(copy) if copy.is_dir() else copy
+
+
+def _merged(shards: Path) -> Path:
+    """One file of all of them, beside them."""
+    import torch
+
+    from dflash_lightning.checkpoint.shards import load_shards, merge_shards
+
+    path = shards.with_suffix(".ckpt")
+    torch.save(merge_shards(load_shards(shards)), path)
+    return path

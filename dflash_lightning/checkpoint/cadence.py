@@ -1,6 +1,6 @@
 """When to save: pure rules of steps, time and values.
 
-law   only the process that writes asks here: a save needs no other rank, so nobody has to agree
+law   clocks of ranks differ: where several ranks save together, they must agree on what `is_time` says
 """
 
 import math
@@ -27,9 +27,14 @@ class Cadence:
 
     def is_due(self, step: int, since_last_s: float) -> bool:
         """`step`: optimizer steps taken; `since_last_s`: seconds since the last save."""
-        by_steps = self.every_n_steps is not None and step % self.every_n_steps == 0
-        by_time = self.every_minutes is not None and since_last_s >= 60 * self.every_minutes
-        return by_steps or by_time
+        return self.is_step(step) or self.is_time(since_last_s)
+
+    def is_step(self, step: int) -> bool:
+        """The half of it that is the same on all ranks."""
+        return self.every_n_steps is not None and step % self.every_n_steps == 0
+
+    def is_time(self, since_last_s: float) -> bool:
+        return self.every_minutes is not None and since_last_s >= 60 * self.every_minutes
 
 
 def among_best(values: Sequence[float], value: float, *, keep: int, mode: Mode) -> list[float] | None:

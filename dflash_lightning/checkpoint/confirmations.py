@@ -6,11 +6,13 @@ law   once put, a text is seen by every rank that asks for it; asking never wait
 
 import json
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from dflash_lightning.checkpoint.manifest import DataFile, Part
+from dflash_lightning.checkpoint.stores.errors import StoreError
 
 POLL_S = 0.05
 """Pause between two looks; nothing but a background thread feels it."""
@@ -47,10 +49,23 @@ class OverTCP:
         self._store = store
 
     def put(self, name: str, text: str) -> None:
-        self._store.set(name, text)
+        with _reached():
+            self._store.set(name, text)
 
     def get(self, name: str) -> str | None:
-        return self._store.get(name).decode() if self._store.check([name]) else None
+        with _reached():
+            return self._store.get(name).decode() if self._store.check([name]) else None
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # what torch makes of every fault of the connection
+        reason = str(error).partition("\n")[0]
+        raise StoreError(
+            f"rank 0, where all ranks meet, cannot be reached: {reason}", kind="other"
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,21 @@
 """One verified copy of a checkpoint on this machine's disk, however many processes ask for it.
 
 in    an address as `parse_source` understands it, a folder on a local disk
-out   the path of a file that torch.load reads; of shards: the folder that holds rank=0.ckpt, rank=1.ckpt, ...
+out   the path of a file that torch.load reads; of several shards: the folder of rank=0.ckpt, rank=1.ckpt, ...
 law   a path is returned only after every byte behind it was compared with the manifest's checksums
 law   a file appears under its name whole or not at all
 """
 
 import fcntl
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from dflash_lightning.checkpoint.download import download, is_intact
 from dflash_lightning.checkpoint.layout import DATA
-from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.manifest import DataFile, Manifest
 from dflash_lightning.checkpoint.resume import OnSkip, candidates, parse_source, warn
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
@@ -26,6 +26,8 @@ from dflash_lightning.checkpoint.stores.settings import StoreSettings
 log = logging.getLogger(__name__)
 OnProgress = Callable[[int, int], None]
 """Gets the bytes that are here, and the bytes in all."""
+Files = Callable[[Manifest], Sequence[DataFile]]
+"""Which of a checkpoint's files are wanted here."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,22 @@ class Fetched:
     """None for a file by itself."""
 
 
+def all_files(manifest: Manifest) -> Sequence[DataFile]:
+    return manifest.files
+
+
+@dataclass(frozen=True)
+class FilesOfRank:
+    """Of a checkpoint in as many shards as there are ranks this rank's own; of any other one everything."""
+
+    rank: int
+    world: int
+
+    def __call__(self, manifest: Manifest) -> Sequence[DataFile]:
+        files = manifest.files
+        return (files[self.rank],) if len(files) == self.world else files
+
+
 def fetch(
     uri: str,
     settings: StoreSettings,
@@ -47,9 +65,10 @@ def fetch(
     *,
     on_skip: OnSkip | None = None,
     on_progress: OnProgress | None = None,
+    files: Files = all_files,
 ) -> Path:
     """`fetch_checkpoint` for those who need the path alone."""
-    return fetch_checkpoint(uri, settings, folder, on_skip=on_skip, on_progress=on_progress).path
+    return fetch_checkpoint(uri, settings, folder, on_skip=on_skip, on_progress=on_progress, files=files).path
 
 
 def fetch_checkpoint(
@@ -59,6 +78,7 @@ def fetch_checkpoint(
     *,
     on_skip: OnSkip | None = None,
     on_progress: OnProgress | None = None,
+    files: Files = all_files,
 ) -> Fetched:
     """The first checkpoint in question that verifies; each that does not is skipped, and said: `on_skip` gets
     its address and the reason. The path of a file by itself is returned as it is, unverified.
@@ -76,16 +96,18 @@ def fetch_checkpoint(
         return Fetched(Path(source.uri), source.uri, None)
     store, prefix = open_store(source.uri, settings)
     for looks_left in (1, 0):
-        for manifest in candidates(store, prefix, source.which, on_skip=on_skip):
+        reasons: list[str] = []
+        for manifest in candidates(store, prefix, source.which, on_skip=on_skip, reasons=reasons):
             exact = store.uri(join_key(prefix, manifest.name))
             try:
-                path = fetch_manifest(store, prefix, manifest, folder, on_progress=on_progress)
+                path = fetch_manifest(store, prefix, manifest, folder, on_progress=on_progress, files=files)
                 return Fetched(path, exact, manifest)
             except StoreError as error:
                 if error.kind == "missing" and looks_left:
                     break  # retention took it since it was listed, so there is a newer one
                 if error.kind not in ("corrupt", "missing"):
                     raise
+                reasons.append(str(error))
                 (on_skip or warn)(exact, str(error))
     raise AssertionError("candidates end with an error")
 
@@ -97,20 +119,21 @@ def fetch_manifest(
     folder: Path,
     *,
     on_progress: OnProgress | None = None,
+    files: Files = all_files,
 ) -> Path:
     """This very checkpoint, or a StoreError of kind "corrupt" or "missing"."""
-    done = 0
+    done, wanted = 0, files(manifest)
 
     def advance(num_bytes: int) -> None:
         nonlocal done
         done += num_bytes
         if on_progress is not None:
-            on_progress(done, manifest.size)
+            on_progress(done, sum(file.size for file in wanted))
 
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder / f".{manifest.name}.lock"):
-        paths = [folder / PurePosixPath(file.key).relative_to(DATA) for file in manifest.files]
-        for file, path in zip(manifest.files, paths, strict=True):
+        paths = [folder / PurePosixPath(file.key).relative_to(DATA) for file in wanted]
+        for file, path in zip(wanted, paths, strict=True):
             if is_intact(path, file):
                 advance(file.size)
                 continue

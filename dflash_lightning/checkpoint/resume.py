@@ -96,10 +96,16 @@ def resolve(
 
 
 def candidates(
-    store: ObjectStore, prefix: str, which: str, *, on_skip: OnSkip | None = None
+    store: ObjectStore,
+    prefix: str,
+    which: str,
+    *,
+    on_skip: OnSkip | None = None,
+    reasons: list[str] | None = None,
 ) -> Iterator[Manifest]:
-    """In the order in which they should be tried; at the end the error that says why none would do."""
-    reasons: list[str] = []
+    """In the order in which they should be tried; at the end the error that says why none would do. Who finds
+    out later that one will not do adds to `reasons`."""
+    reasons = [] if reasons is None else reasons
     place = f"{store.uri(join_key(prefix, which))}"
 
     def skip(key: str, reason: str) -> None:
@@ -124,7 +130,7 @@ def candidates(
         else:
             yield manifest
     raise StoreError(
-        f"no checkpoint at {place} can be used: {'; '.join(reasons) or 'each turned out to be broken'}",
+        f"no checkpoint at {place} can be used: {'; '.join(reasons)}",
         kind="corrupt",
     )
 

@@ -18,6 +18,7 @@ from dflash_lightning.checkpoint.heartbeat import STALE_AFTER_S, Heartbeat
 from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.preflight import preflight
 from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.rank_writer import Meeting, publish_as_rank
 from dflash_lightning.checkpoint.removal import clean_leftovers
 from dflash_lightning.checkpoint.snapshots.arenas import Arenas
 from dflash_lightning.checkpoint.snapshots.freezing import plan_snapshot
@@ -45,7 +46,8 @@ class Memory:
 
 
 class Session:
-    """Raises: StoreError where the store refuses, or another run writes there."""
+    """Of one process; with a `meeting` of one among several that store their shards, where rank 0 holds the
+    claim for all. Raises: StoreError where the store refuses, or another run writes there."""
 
     def __init__(
         self,
@@ -55,8 +57,10 @@ class Session:
         memory: Memory,
         *,
         on_durable: Callable[[Durable], None] | None = None,
+        meeting: Meeting | None = None,
     ) -> None:
-        self._target = Target(partial(open_store, uri, settings), publish)
+        how = publish if meeting is None else partial(publish_as_rank, meeting)
+        self._target = Target(partial(open_store, uri, settings), how)
         self.run_id = run_id
         self._name = uuid4().hex[:8]
         self._memory = memory
@@ -66,26 +70,39 @@ class Session:
         self._num_bytes = 0
         self._blocked_s = 0.0
         self._durable_after_s: float | None = None
+        self._heartbeat = self._claim() if meeting is None or meeting.rank == 0 else None
+
+    def _claim(self) -> Heartbeat:
         store, prefix = self._target.open_store()
         preflight(store, prefix)
-        ours = claim(store.quick(), prefix, run_id, now=time.time(), stale_after_s=STALE_AFTER_S)
+        ours = claim(store.quick(), prefix, self.run_id, now=time.time(), stale_after_s=STALE_AFTER_S)
         try:
             for gone in clean_leftovers(store.quick(), prefix, ours, older_than_s=LEFTOVER_AGE_S):
                 log.info("removed what an earlier run left behind: %s", gone)
         except BaseException:
             ours.release()
             raise
-        self._heartbeat = Heartbeat(ours)
+        return Heartbeat(ours)
 
     @property
     def problem(self) -> StoreError | None:
         """Why a save was given up for good, or this run must not write any more."""
-        return self._heartbeat.lost or self._failed
+        return (self._heartbeat and self._heartbeat.lost) or self._failed
 
     @property
     def taken_over(self) -> bool:
         """Another run writes here now."""
-        return self._heartbeat.lost is not None
+        return self._heartbeat is not None and self._heartbeat.lost is not None
+
+    @property
+    def capacity(self) -> int:
+        """Snapshots that surely fit at a time: arenas are two or more where nobody asked for fewer."""
+        return 1 if self._memory.arenas == 1 else 2
+
+    @property
+    def unfinished(self) -> list[SaveJob]:
+        """Saves that are neither stored nor given up."""
+        return self._writer.unfinished if self._writer is not None else []
 
     @property
     def is_ready(self) -> bool:
@@ -150,9 +167,16 @@ class Session:
             refused = [last[0]]
         if self._writer is None:
             return refused
+        if self.taken_over:  # what waits here would become the newest of the other run
+            return [*self._writer.unfinished, *refused]
         lost = self._writer.flush(deadline_s - (time.monotonic() - begin))
         self.poll()
         return [*lost, *refused]
+
+    def flush(self, deadline_s: float) -> None:
+        """Wait for what is held, for at most so long."""
+        if self._writer is not None:
+            self._writer.flush(deadline_s)
 
     def close(self) -> None:
         """End the writer and give the prefix back."""
@@ -160,4 +184,5 @@ class Session:
             if self._writer is not None:
                 self._writer.close()
         finally:
-            self._heartbeat.stop()
+            if self._heartbeat is not None:
+                self._heartbeat.stop()

@@ -7,6 +7,8 @@ law   shards -> reports of all ranks -> manifest -> pointers -> deletions. One r
 law   only background threads or writers wait here, never a training loop: no collective is used
 """
 
+import logging
+import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,15 +16,17 @@ from dataclasses import dataclass
 from dflash_lightning.checkpoint.confirmations import Confirmations, ShardReport, wait_for
 from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.layout import new_name, shard_key
-from dflash_lightning.checkpoint.listing import list_manifests
+from dflash_lightning.checkpoint.listing import Listing, list_manifests
 from dflash_lightning.checkpoint.manifest import DataFile
 from dflash_lightning.checkpoint.publish import Durable, Published, commit, finish, make_manifest
-from dflash_lightning.checkpoint.redact import redact_text
+from dflash_lightning.checkpoint.redact import known_secrets, redact_text
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
 from dflash_lightning.checkpoint.upload import Write, upload_data
+from dflash_lightning.checkpoint.writing.retrying import pause_after
 
+log = logging.getLogger(__name__)
 _DONE = "published "
 _ABANDONED = "abandoned: "
 """No manifest was tried: the shards may go. Any other verdict leaves them, since one may stand."""
@@ -53,10 +57,17 @@ def publish_shard(save: ShardedSave, write: Write) -> Published | str:
     """
     started = time.monotonic()
     deadline = started + save.deadline_s
+    said = save.confirmations.get(_at(save, "verdict"))
+    if said is not None and said.startswith(_ABANDONED):  # to a writer that died: what ranks hold may be gone
+        raise StoreError(said.removeprefix(_ABANDONED), kind="other")
     name = _agree_on_name(save, deadline)
     file = _store_shard(save, name, write, deadline)
     if save.rank == 0:
         return _decide(save, name, file, started, deadline)
+    return _obey_verdict(save, file, deadline)
+
+
+def _obey_verdict(save: ShardedSave, file: DataFile, deadline: float) -> str:
     verdict = wait_for(save.confirmations, _at(save, "verdict"), deadline + _VERDICT_S)
     if verdict is None:  # it may have been published all the same: the shard must stay
         raise StoreError(
@@ -73,7 +84,8 @@ def publish_shard(save: ShardedSave, write: Write) -> Published | str:
 
 def _agree_on_name(save: ShardedSave, deadline: float) -> str:
     if save.rank == 0:
-        name = new_name(save.job.step)
+        before = save.confirmations.get(_at(save, "name"))  # of a writer that died, and whose place this is
+        name = before or new_name(save.job.step)
         save.confirmations.put(_at(save, "name"), name)
         return name
     found = wait_for(save.confirmations, _at(save, "name"), deadline)
@@ -88,8 +100,7 @@ def _agree_on_name(save: ShardedSave, deadline: float) -> str:
 def _store_shard(save: ShardedSave, name: str, write: Write, deadline: float) -> DataFile:
     """Uploads, verifies and reports; a failure is reported as well, so that nobody waits for it."""
     try:
-        key = shard_key(name, save.rank)
-        file = upload_data(save.store, save.prefix, key, write, size_hint=save.job.size_hint)
+        file = _upload(save, shard_key(name, save.rank), write, deadline)
     except Exception as error:
         reason = redact_text(f"{type(error).__name__}: {error}")
         _report(save, ShardReport(save.rank, None, reason))
@@ -98,6 +109,24 @@ def _store_shard(save: ShardedSave, name: str, write: Write, deadline: float) ->
         raise
     _report(save, ShardReport(save.rank, file))
     return file
+
+
+def _upload(save: ShardedSave, key: str, write: Write, deadline: float) -> DataFile:
+    """Again and again until the deadline, where the fault may pass: the other ranks wait so long anyway."""
+    failures, began = 0, time.monotonic()
+    while True:
+        try:
+            return upload_data(save.store, save.prefix, key, write, size_hint=save.job.size_hint)
+        except StoreError as error:
+            failures, outage_s = failures + 1, time.monotonic() - began
+            pause = pause_after(error.kind, failures=failures, outage_s=outage_s, random=random.random())
+            if pause is None or time.monotonic() + pause > deadline:
+                raise
+            log.warning(
+                "the shard of step %d is not stored yet: %s; trying again in %.0f s",
+                *(save.job.step, redact_text(str(error), known_secrets()), pause),
+            )
+            time.sleep(pause)
 
 
 def _report(save: ShardedSave, report: ShardReport) -> None:
@@ -113,9 +142,12 @@ def _decide(save: ShardedSave, name: str, own: DataFile, started: float, deadlin
         save.confirmations.put(_at(save, "verdict"), f"{_ABANDONED}{redact_text(str(error))}")
         _withdraw(save, own)
         raise
-    manifest = make_manifest(save.job, name, files, before)
+    known = next((manifest for manifest in before.manifests if manifest.name == name), None)
+    if known is not None:  # by a writer that died before it could say so
+        before = Listing(tuple(m for m in before.manifests if m is not known), before.broken)
+    manifest = known or make_manifest(save.job, name, files, before)
     try:
-        retries = commit(save.store, save.prefix, manifest)
+        retries = 0 if known else commit(save.store, save.prefix, manifest)
     except Exception as error:
         save.confirmations.put(_at(save, "verdict"), redact_text(f"{type(error).__name__}: {error}"))
         raise

@@ -26,8 +26,11 @@ from dflash_lightning.checkpoint.redact import redact_text
 from dflash_lightning.checkpoint.resume import NothingFound, asks_for_newest_of
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
+from dflash_lightning.training.gather import texts_of_all_ranks
+from dflash_lightning.training.split_state import files_for, load_fetched
 
 log = logging.getLogger(__name__)
+_WHOLE = "whole"
 
 
 def fetch_addresses(trainer: Trainer, settings: StoreSettings, *, fresh_at: str | None = None) -> None:
@@ -59,7 +62,7 @@ class AddressConnector(_CheckpointConnector):
             if fetched is None:
                 super().resume_start(None)
                 return
-            loaded = self.trainer.strategy.load_checkpoint(fetched.path, weights_only=weights_only)
+            loaded = load_fetched(self.trainer, fetched.path, weights_only=weights_only)
         self._loaded_checkpoint = _pl_migrate_checkpoint(loaded, fetched.path)
         self._ckpt_path = fetched.uri
 
@@ -70,11 +73,26 @@ class AddressConnector(_CheckpointConnector):
         name, exact = self._agree(uri)
         folder = Path(tempfile.gettempdir()) / name
         try:
-            yield None if exact is None else fetch_checkpoint(exact, self._settings, folder)
+            yield None if exact is None else self._fetch(exact, folder)
         finally:
             strategy.barrier("fetched")
             if strategy.local_rank == 0:  # type: ignore[attr-defined]  # of all that are supported
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _fetch(self, exact: str, folder: Path) -> Fetched:
+        """What this rank needs of it; or an error on all ranks, where one cannot have it."""
+        fetched, problem = None, None
+        try:
+            fetched = fetch_checkpoint(exact, self._settings, folder, files=files_for(self.trainer))
+        except (StoreError, OSError) as error:
+            problem = error
+        reasons = texts_of_all_ranks(self.trainer, str(problem or _WHOLE))
+        if problem is not None:
+            raise problem
+        failed = [f"rank {rank}: {text}" for rank, text in enumerate(reasons) if text != _WHOLE]
+        if failed or fetched is None:
+            raise StoreError(f"{exact} cannot be fetched by all ranks: {'; '.join(failed)}", kind="other")
+        return fetched
 
     def _agree(self, uri: str) -> tuple[str, str | None]:
         """A name for the download's folder, and the address of exactly one checkpoint or None."""
@@ -102,7 +120,7 @@ class AddressConnector(_CheckpointConnector):
             and asks_for_newest_of(self._fresh_at, uri)
         )
         try:
-            exact = fetch_checkpoint(uri, self._settings, folder).uri
+            exact = fetch_checkpoint(uri, self._settings, folder, files=files_for(self.trainer)).uri
         except NothingFound as nothing:
             if not may_start_fresh:
                 raise

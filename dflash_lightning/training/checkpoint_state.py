@@ -9,12 +9,16 @@ from lightning import Trainer
 
 from dflash_lightning.checkpoint.job import Kind, Retention, SaveJob
 from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.split_state import dump_split, is_split
 
 _SHOWN = ("train/", "val/")
 
 
 def dump_state(trainer: Trainer) -> dict[str, Any]:
-    """The very dictionary that Trainer.save_checkpoint would write: storages of the run itself, no copy."""
+    """The very dictionary that Trainer.save_checkpoint would write: storages of the run itself, no copy; of a
+    split drafter this rank's part."""
+    if is_split(trainer.strategy):
+        return dump_split(trainer)
     return trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
 
 

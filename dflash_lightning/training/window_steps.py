@@ -31,7 +31,8 @@ class WindowSteps(LightningModule):
         self.guard = SkipCounter(max_skipped_steps)
         self.window_sums = WindowSums()
         self.logged = LoggedTotals()
-        self.stop_votes = {"sigterm": False, "sigint": False, "storage": False}
+        votes = ("sigterm", "sigint", "storage", "busy", "save")
+        self.stop_votes = dict.fromkeys(votes, False)
         self.last_step: StepRecord | None = None
         self.last_totals = WindowTotals()
         self.last_window: WindowFacts | None = None

@@ -71,6 +71,10 @@ class WindowTotals(Sums):
     sigint: float = 0.0
     storage: float = 0.0
     """Ranks that can no longer store checkpoints."""
+    busy: float = 0.0
+    """Ranks that have not stored their shard of an earlier checkpoint."""
+    save: float = 0.0
+    """Ranks whose clock asks for a checkpoint in shards."""
 
 
 def _ratio(numerator: float, denominator: float) -> float:

@@ -5,11 +5,13 @@ import os
 import re
 import signal
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from lightning import Callback
+from lightning.pytorch.strategies import FSDPStrategy
 
 from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
 from dflash_lightning.callbacks.signals import StopOnSignal, StoppedBySignal
@@ -222,6 +224,14 @@ def test_a_store_that_cannot_be_used_is_refused_before_training(tmp_path, toy_ta
         fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept"))
 
 
+def test_a_strategy_that_nobody_has_tried_is_refused(tmp_path):
+    trainer = SimpleNamespace(strategy=FSDPStrategy())
+    with pytest.raises(
+        ValueError, match="does not know how FSDPStrategy spreads the state .*strategy: ddp or"
+    ):
+        in_thread(tmp_path).setup(trainer, None, "fit")
+
+
 def test_two_runs_on_one_prefix_are_refused(tmp_path, toy_target, store):
     folder = tmp_path / "kept"
     folder.mkdir()
@@ -300,7 +310,7 @@ def test_a_checkpoint_that_is_broken_is_not_missing(tmp_path, toy_target, store)
     (tmp_path / "kept" / "manifests").mkdir(parents=True)
     (tmp_path / "kept" / "manifests" / "step=000000000004-1a2b3c4d.json").write_text("{")
     callback = in_thread(tmp_path / "kept", if_missing="fresh")
-    with pytest.raises(StoreError, match="no checkpoint at .* can be used: .*it was cut"):
+    with pytest.raises(StoreError, match="no checkpoint at .* can be used: .*or was cut"):
         fit(tmp_path, toy_target, store, callback, resume=str(tmp_path / "kept"))
 
 

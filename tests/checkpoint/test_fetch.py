@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from dflash_lightning.checkpoint import download
-from dflash_lightning.checkpoint.fetch import fetch, fetch_checkpoint
+from dflash_lightning.checkpoint.fetch import FilesOfRank, fetch, fetch_checkpoint
 from dflash_lightning.checkpoint.measured import PART_BYTES
 from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.stores import StoreError, StoreSettings
@@ -15,6 +15,7 @@ from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore, name_store
 from tests.checkpoint.saving import PREFIX, content, job, keep, save
+from tests.checkpoint.test_sharded import run_ranks, save_of
 
 URI = f"memory://fetch/{PREFIX}"
 
@@ -131,6 +132,38 @@ def test_one_that_retention_took_during_the_download_is_looked_for_again(tmp_pat
 
     name_store("fetch", Moving(store.store))
     assert get(tmp_path).read_bytes() == content(12)
+
+
+def stored_in_shards():
+    """What three ranks have stored together, and its name."""
+    store, said = MemoryStore("fetch"), {}
+    name = run_ranks([save_of(rank, store, said, world=3) for rank in range(3)])[1]
+    store = FaultyStore(store)
+    name_store("fetch", store)
+    return store, name
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_of_as_many_shards_as_there_are_ranks_each_takes_its_own(rank, tmp_path):
+    store, name = stored_in_shards()
+    path = get(tmp_path, files=FilesOfRank(rank, 3))
+    assert path.read_bytes() == content(rank)
+    assert [event.key for event in reads(store)] == [f"{PREFIX}/data/{name}/rank={rank}.ckpt"]
+
+
+def test_other_numbers_of_ranks_take_all(tmp_path):
+    stored_in_shards()
+    folder = get(tmp_path, files=FilesOfRank(1, 2))
+    assert files(folder) == ["rank=0.ckpt", "rank=1.ckpt", "rank=2.ckpt"]
+    stored()
+    assert get(tmp_path, files=FilesOfRank(1, 2)).read_bytes() == content(8)
+
+
+def test_when_none_will_do_the_error_says_why_each(tmp_path):
+    stored(Fault("read", key="/data/", does="flip", times=100))
+    with pytest.raises(StoreError, match="can be used: .*/data/step=8-.*; .*/data/step=4-") as caught:
+        get(tmp_path)
+    assert caught.value.kind == "corrupt"
 
 
 def test_an_outage_does_not_look_like_corruption(tmp_path):

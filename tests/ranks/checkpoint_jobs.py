@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from dflash_lightning.callbacks.signals import StopOnSignal, StoppedBySignal
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from tests.ranks.jobs import Recorder, distribution
+from tests.ranks.sharded_jobs import fsdp2
 from tests.runs import toy_data, toy_module, toy_trainer
 
 
 class Behind(Callback):
-    """On one rank, behind one optimizer step: a signal to itself, or a store that refuses from now on."""
+    """On one rank, behind one optimizer step: a signal to itself, or a store that is slow or refuses from now on."""
 
     def __init__(self, step: int, rank: int, what: str) -> None:
         self.step, self.rank, self.what = step, rank, what
@@ -28,7 +30,15 @@ class Behind(Callback):
             if self.what == "signal":
                 os.kill(os.getpid(), signal.SIGTERM)
             else:
-                LocalStore.open_upload = _refused
+                LocalStore.open_upload = {"refuse": _refused, "slow": _slow}[self.what]
+
+
+_open_upload = LocalStore.open_upload
+
+
+def _slow(self, key, *, size_hint):
+    time.sleep(0.5)
+    return _open_upload(self, key, size_hint=size_hint)
 
 
 def _refused(self, key, *, size_hint):
@@ -43,6 +53,8 @@ def fit(
     *,
     resume: str | None = None,
     behind: tuple[int, int, str] | None = None,
+    sharded: bool = False,
+    max_epochs: int = 2,
     **options: Any,
 ) -> dict[str, Any]:
     recorder = Recorder()
@@ -53,7 +65,8 @@ def fit(
         S3Checkpoint(uri, **settings),
         recorder,
     ]
-    trainer = toy_trainer(Path(root), callbacks=callbacks, enable_checkpointing=True, **distribution())
+    how = {**(fsdp2() if sharded else distribution()), "max_epochs": max_epochs}
+    trainer = toy_trainer(Path(root), callbacks=callbacks, enable_checkpointing=True, **how)
     error, upload = None, LocalStore.open_upload
     try:
         trainer.fit(toy_module(Path(target)), toy_data(Path(store)), ckpt_path=resume)

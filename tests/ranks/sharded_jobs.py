@@ -5,6 +5,7 @@ from typing import Any
 
 from lightning.pytorch.strategies import ModelParallelStrategy
 
+from dflash_lightning.callbacks.grad_direction import GradDirection
 from tests.ranks.jobs import Recorder, distribution
 from tests.runs import toy_data, toy_module, toy_trainer
 
@@ -31,10 +32,12 @@ def fit(root: str, target: str, store: str, *, sharded: bool, **options: Any) ->
     }
 
 
-def refused(root: str, target: str, store: str, **options: Any) -> str:
-    """The message of a fit that does not begin."""
-    how = {**fsdp2(options.pop("world", 2), options.pop("tensor_parallel", 1)), **options}
-    trainer = toy_trainer(Path(root), **how)
+def refused(
+    root: str, target: str, store: str, *, tensor_parallel: int = 1, direction: bool = False, **options: Any
+) -> str:
+    """The message of a fit on two ranks that does not begin."""
+    how = {**fsdp2(2 // tensor_parallel, tensor_parallel), **options}
+    trainer = toy_trainer(Path(root), callbacks=[GradDirection()] if direction else [], **how)
     try:
         trainer.fit(toy_module(Path(target)), toy_data(Path(store)))
     except ValueError as error:
