@@ -70,6 +70,10 @@ class Fit:
     delay: float = 0.0
     stop: dict[str, Any] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
+    values: dict[str, Any] | None = None
+    """The whole config; None: the toy's."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Beside that of the tests."""
     process: Any = None
 
     def __enter__(self) -> "Fit":
