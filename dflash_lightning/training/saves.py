@@ -159,7 +159,8 @@ class Saves:
 
 
 def _tell(trainer: Trainer, event: Durable) -> None:
-    rank_zero_info(durable_line(event))
+    ranks = trainer.world_size if is_split(trainer.strategy) else 1
+    rank_zero_info(durable_line(event, ranks=ranks))
     refer_to_checkpoint(trainer.loggers, event)
 
 

@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 BETWEEN_WARNINGS_S = 60.0
 
 
-def durable_line(event: Durable) -> str:
+def durable_line(event: Durable, *, ranks: int = 1) -> str:
     """Without secrets: step 1200 (best) is durable (1,204.3 MB, 12.9 s after the copy): s3://..."""
-    size = f"{event.num_bytes / 1e6:,.1f} MB"
+    size = f"{event.num_bytes / 1e6:,.1f} MB{f' on each of {ranks} ranks' if ranks > 1 else ''}"
     name, uri = name_of(event.job), redact_text(event.uri, known_secrets())
     return f"{name} is durable ({size}, {event.seconds:.1f} s after the copy): {uri}"
 

@@ -21,4 +21,6 @@ def test_one_line_without_secrets(uri, shown):
     event = Durable(
         job=job(8, kind="best"), manifest_key="", uri=uri, seconds=12.94, num_bytes=1_204_312_000, retries=0
     )
+    several = "step 8 (best) is durable (1,204.3 MB on each of 4 ranks, 12.9 s after"
+    assert durable_line(event, ranks=4).startswith(several)
     assert durable_line(event) == f"step 8 (best) is durable (1,204.3 MB, 12.9 s after the copy): {shown}"
