@@ -20,7 +20,8 @@ class Throughput(Callback):
         throughput/tokens_per_s, padded_tokens_per_s, samples_per_s   of all ranks together
         throughput/step_s                                             seconds of an optimizer step
         time/data_pct       waiting for the next batch
-        time/target_pct     the target's forward pass, with the batch's way to the device
+        time/target_pct     the target's forward pass, with the batch's way to the device; where the target
+                            runs ahead (model.prefetch), what is left of it: the wait for its states
         time/drafter_pct    the drafter's forward and backward pass, and with it the wait for slower ranks:
                             they meet where gradients are averaged
         time/optimizer_pct  window sums, normalisation, clipping, the optimizer's step

@@ -106,9 +106,10 @@ def states_source(module: "TargetSteps", target: Target, devices: Sequence[torch
     and its twins on the others."""
     taps, final = module.drafter_config.target_layer_ids, module.objective.needs_target_logits
     home = module.trainer.strategy.root_device
-    inline, ahead, names = _from_targets(target, devices, taps, final=final, home=home)
     if module.stored_states is not None:
         inline, ahead, names = _from_disk(module.stored_states, taps, final=final, home=home)
+    else:
+        inline, ahead, names = _from_targets(target, devices, taps, final=final, home=home)
     return StatesSource(
         inline,
         ahead=ahead,
