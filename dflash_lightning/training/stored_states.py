@@ -36,6 +36,11 @@ def open_stored_states(module: "DFlashModule", folder: str) -> StoredStates:
 
 
 def _open(module: "DFlashModule", folder: str) -> StoredStates:
+    if module.target_devices:
+        raise ValueError(
+            f"model.target_devices is {module.target_devices}, but hidden states come from disk "
+            f"({folder}), so those devices would idle: set it to 0, or model.hidden_states to null"
+        )
     stored = StoredStates.open(folder)
     wanted = states_identity(
         module.target_name,

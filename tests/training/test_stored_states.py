@@ -107,6 +107,7 @@ def test_what_is_not_of_this_run_is_refused_before_training(tmp_path, toy_target
             "target_settings": TargetSettings(dtype="bfloat16")
         },
         r"final states \(for distillation\): no there, yes in": {"objective": Distillation()},
+        "model.target_devices is 2, but hidden states come from disk": {"target_devices": 2},
     }
     for message, options in cases.items():
         with pytest.raises(ValueError, match=message):
