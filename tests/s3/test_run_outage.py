@@ -21,8 +21,11 @@ OUTAGE_S = 65.0
 
 
 @pytest.fixture
-def server(tmp_path):
+def server(tmp_path, monkeypatch):
+    """Of this test alone: it is killed."""
     weed = Weed(tmp_path / "weed")
+    for name, value in weed.environment.items():
+        monkeypatch.setenv(name, value)
     weed.start()
     yield weed
     weed.kill()
