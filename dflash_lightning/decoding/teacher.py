@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from dflash_lightning.decoding.chain import resolve_block_size
+from dflash_lightning.decoding.rounds import resolve_block_size
 from dflash_lightning.decoding.verify import greedy_tokens
 from dflash_lightning.drafter.blocks import build_blocks
 from dflash_lightning.drafter.mask import build_masks

@@ -37,6 +37,20 @@ def crop_to(cache: Any, want: int) -> None:
         cache.crop(-surplus)
 
 
+def keep_rows(cache: Any, start: int, rows: Sequence[int]) -> None:
+    """Of the positions from `start` on, keep those at start + rows, in ascending order and without gaps.
+
+    Nothing is rotated again: each key was made for the position where it will stand (spec/dflash.md 4.4.3).
+    """
+    end = start + len(rows)
+    if list(rows) != list(range(len(rows))):
+        for layer in cache.layers:
+            places = start + torch.tensor(rows, device=layer.keys.device)
+            for states in (layer.keys, layer.values):
+                states[..., start:end, :] = states[..., places, :]
+    crop_to(cache, end)
+
+
 def require_prompt(prompt_ids: Sequence[int]) -> None:
     """The first token needs something to follow."""
     if len(prompt_ids) == 0:

@@ -87,9 +87,24 @@ class Target:
         """
         return self._forward(input_ids, taps, final=final, use_cache=False)
 
-    def extend(self, input_ids: Int[Tensor, "b s"], taps: Sequence[int], *, cache: Any) -> TargetStates:
-        """States of tokens that follow those in `cache`, which grows by them; `final` is always there."""
-        return self._forward(input_ids, taps, final=True, use_cache=True, **{self._cache_argument: cache})
+    def extend(
+        self,
+        input_ids: Int[Tensor, "b s"],
+        taps: Sequence[int],
+        *,
+        cache: Any,
+        positions: Int[Tensor, "b s"] | None = None,
+        mask: Any = None,
+    ) -> TargetStates:
+        """States of tokens that follow those in `cache`, which grows by them; `final` is always there.
+
+        Args:
+            positions: where the tokens stand; the next places, if None.
+            mask: which keys each token sees, in the form of target/attention_masks.py; the past and the
+                tokens before it, if None.
+        """
+        options = {self._cache_argument: cache, "position_ids": positions, "attention_mask": mask}
+        return self._forward(input_ids, taps, final=True, use_cache=True, **options)
 
     @torch.no_grad()
     def _forward(
