@@ -55,7 +55,8 @@ def next_device(
     """Who computes the next batch; None while nobody may.
 
     Args:
-        turn: Batches dealt so far by turns.
+        turn: Batches dealt so far. Equally loaded devices take turns, too: were it always the first, one
+            device would do the work of all where the target is faster than the drafter.
         pending_tokens: Padded tokens by device that still have to go through its target. Finished ones that
             wait for the drafter do not count: a device that is fast would look busy, and get less.
         room: Devices that may be given one more. `round_robin` waits for the one whose turn it is.
@@ -64,7 +65,7 @@ def next_device(
         device = turn % len(room)
         return device if room[device] else None
     free = [device for device, has_room in enumerate(room) if has_room]
-    return min(free, key=lambda device: (pending_tokens[device], device), default=None)
+    return min(free, key=lambda device: (pending_tokens[device], (device - turn) % len(room)), default=None)
 
 
 def has_room(dispatch: Dispatch, *, depth: int, queued: Sequence[int], unbegun: Sequence[int]) -> list[bool]:
@@ -116,6 +117,5 @@ class Dispatcher:
         """As `next_device`; a turn is used up by whoever gets a device."""
         with self._lock:
             device = next_device(dispatch, turn=self._turn, pending_tokens=pending_tokens, room=room)
-            if device is not None and dispatch == "round_robin":
-                self._turn += 1
+            self._turn += device is not None
             return device

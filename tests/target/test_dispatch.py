@@ -28,7 +28,9 @@ READY, NOT = True, False
         ("round_robin", 5, [0, 0, 0], [True, True, True], 2),
         ("round_robin", 1, [0, 9], [True, False], None),  # its turn, and it waits for its queue
         ("least_loaded", 0, [9, 3, 5], [True, True, True], 1),
-        ("least_loaded", 0, [3, 3, 5], [True, True, True], 0),  # a tie: the lowest index
+        ("least_loaded", 0, [3, 3, 5], [True, True, True], 0),
+        ("least_loaded", 1, [3, 3, 5], [True, True, True], 1),  # a tie: whose turn it is
+        ("least_loaded", 5, [3, 3, 5], [True, True, True], 0),  # or would be next
         ("least_loaded", 0, [3, 4, 5], [False, True, True], 1),  # a full queue is passed over
         ("least_loaded", 0, [3, 4], [False, False], None),
     ],

@@ -53,13 +53,13 @@ class Rates:
 
 
 def rates(ranks: Sequence[Interval]) -> Rates | None:
-    """What all ranks together say; None where nothing was trained."""
+    """What all ranks together say; None where nothing was trained, or computed: the end of an epoch."""
     batches, seconds = sum(r.delivered for r in ranks), sum(r.seconds for r in ranks)
-    if not batches or not seconds:
-        return None
     wait = sum(r.wait for r in ranks)
     busy = sum(device.busy for r in ranks for device in r.devices)
-    computed = sum(device.dispatched for r in ranks for device in r.devices) or batches
+    computed = sum(device.dispatched for r in ranks for device in r.devices)
+    if not (batches and seconds and busy and computed):
+        return None
     return Rates(
         feed=sum(r.source for r in ranks) / computed,
         target=busy / computed,
@@ -76,8 +76,7 @@ def advice(found: Rates, *, shared: bool) -> str | None:
         shared: The target runs on the drafter's device: no device can be given from one to the other.
     """
     if found.side == "drafter":
-        spare = found.devices / found.balance if found.balance else float("inf")
-        if shared or found.devices < 2 or spare < SURPLUS:
+        if shared or found.devices < 2 or found.devices < SURPLUS * found.balance:
             return None
         return (
             f"the drafter is the bottleneck, and target devices stand idle: training waits "

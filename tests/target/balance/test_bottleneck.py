@@ -35,7 +35,11 @@ def test_rates_are_seconds_per_batch_over_all_ranks():
     assert measured is not None
     assert (measured.feed, measured.target, measured.drafter) == (0.03, 0.16, 0.08)
     assert (measured.waiting, measured.devices, measured.balance) == (0.2, 2, 2.0)
-    assert rates([interval(delivered=0.0)]) is None
+
+
+@pytest.mark.parametrize("nothing", [{"delivered": 0.0}, {"busy": (0.0, 0.0)}])
+def test_there_are_no_rates_where_nothing_was_done(nothing):
+    assert rates([interval(**nothing)]) is None
 
 
 @pytest.mark.parametrize(
