@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,6 +27,8 @@ from tests.runs import make_store, toy_data, toy_module, toy_trainer
 
 LENGTHS = np.random.default_rng(5).integers(6, 33, 44).tolist()
 STOP = 4
+PATIENCE = 300.0
+"""Seconds for a writer of its own process, which imports torch, on a machine that may be busy."""
 EVERY_4 = {"val_check_interval": 4, "check_val_every_n_epoch": None}
 """Micro-batches between validations."""
 
@@ -105,7 +106,7 @@ def test_stopped_and_resumed_by_address_equals_never_stopped(process, tmp_path, 
             tmp_path / "a",
             toy_target,
             store,
-            S3Checkpoint(str(folder), every_n_steps=3, process=process),
+            S3Checkpoint(str(folder), every_n_steps=3, process=process, deadline_s=PATIENCE),
             At(STOP, fail),
         )
     assert steps_in(folder)[-1] == (STOP, "exception")
@@ -224,12 +225,11 @@ def test_a_store_that_cannot_be_used_is_refused_before_training(tmp_path, toy_ta
         fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept"))
 
 
-def test_a_strategy_that_nobody_has_tried_is_refused(tmp_path):
-    trainer = SimpleNamespace(strategy=FSDPStrategy())
-    with pytest.raises(
-        ValueError, match="does not know how FSDPStrategy spreads the state .*strategy: ddp or"
-    ):
-        in_thread(tmp_path).setup(trainer, None, "fit")
+def test_a_strategy_that_nobody_has_tried_is_refused(tmp_path, toy_target):
+    trainer = toy_trainer(tmp_path)
+    trainer._accelerator_connector.strategy = FSDPStrategy()  # by itself it asks for a GPU
+    with pytest.raises(ValueError, match="not know how FSDPStrategy spreads the state .*strategy: ddp or"):
+        in_thread(tmp_path).setup(trainer, toy_module(toy_target), "fit")
 
 
 def test_two_runs_on_one_prefix_are_refused(tmp_path, toy_target, store):
@@ -329,7 +329,7 @@ def test_a_real_s3_server(tmp_path, toy_target, store, whole, s3_settings, s3_ur
     """Saved by a process of its own, resumed by address."""
 
     def to_s3(**options):
-        return S3Checkpoint(s3_uri, s3_settings, **{"every_n_steps": 2, **options})
+        return S3Checkpoint(s3_uri, s3_settings, **{"every_n_steps": 2, "deadline_s": PATIENCE, **options})
 
     with pytest.raises(Fail):
         fit(tmp_path / "a", toy_target, store, to_s3(), At(STOP, fail))
