@@ -18,7 +18,8 @@ BATCHES = 12
 
 
 class SlowFirst(Callback):
-    """The first target device gives its states when all are as far ahead as they may. Keeps the counters."""
+    """The first target device gives its states when all are as far ahead as they may, or all batches of the
+    epoch are dealt. Keeps the counters."""
 
     def on_fit_start(self, trainer, pl_module):
         pipeline = pl_module.pipeline
@@ -115,14 +116,12 @@ def test_a_resumed_run_goes_on_at_the_depth_that_was_found(balanced, tmp_path, t
     checkpoint["callbacks"][name]["found"]["depth"] = 5
     torch.save(checkpoint, tmp_path / "deeper.ckpt")
     for depth, begins in ((4, 5), (3, 3)):  # a new setting wins over what was found
-        seen = SlowFirst()
         balance = PrefetchBalance(depth=depth, min_depth=2, max_depth=6)
         found = fit(
             tmp_path / str(depth),
             toy_target,
             observed_store,
             balance,
-            seen,
             resume=str(tmp_path / "deeper.ckpt"),
             log_every_n_steps=1,
         )

@@ -77,6 +77,21 @@ def test_the_shared_counter_deals_evenly_whatever_batches_cost():
     assert sum(counts) == 101
 
 
+@pytest.mark.parametrize("delivery", ["in_order", "ready_first"])
+def test_turns_keep_counts_and_queues_together_at_every_moment(delivery):
+    pipeline = pipeline_of([Jittery(i, 0.002 * (i + 1)) for i in range(3)], depth=4, delivery=delivery)
+    seen = []
+    with pipeline.run([Toy(i, 1 + i % 5) for i in range(90)], [6] * 15) as pairs:
+        for _ in pairs:
+            seen.append(pipeline.counters().devices)
+    assert len(seen) == 90
+    for devices in seen:
+        counts = [device.total for device in devices]
+        assert max(counts) - min(counts) <= 1
+        depths = [device.queued_batches for device in devices]
+        assert max(depths) - min(depths) <= 4
+
+
 def test_least_loaded_passes_a_stuck_device_over():
     stuck = Gated()
     pipeline = pipeline_of([stuck, square], dispatch="least_loaded", delivery="ready_first", depth=1)
