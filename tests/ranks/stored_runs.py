@@ -31,7 +31,7 @@ def with_saves(
     values: dict[str, Any], folder: Path, saves: dict[str, Any], watched: dict[str, Any]
 ) -> dict[str, Any]:
     """Any config with these two callbacks instead of those that save."""
-    ours = ("StopOnSignal", "ModelCheckpoint", "Watched")
+    ours = ("StopOnSignal", "S3Checkpoint", "ModelCheckpoint", "Watched")
     callbacks = [c for c in values["trainer"]["callbacks"] if not c["class_path"].endswith(ours)]
     callbacks += [
         {"class_path": "StopOnSignal"},

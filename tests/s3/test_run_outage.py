@@ -43,7 +43,7 @@ def store(tmp_path):
 
 
 def tiny_config(folder, store, saves, delay):
-    """configs/tiny.yaml with S3Checkpoint in the place of ModelCheckpoint."""
+    """configs/tiny.yaml with S3Checkpoint on this server, or without it."""
     values = yaml.safe_load((ROOT / "configs/tiny.yaml").read_text())
     values["data"]["store"] = str(store)
     values["trainer"] |= {"default_root_dir": str(folder), "max_steps": STEPS, "max_epochs": -1}

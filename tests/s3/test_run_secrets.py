@@ -30,11 +30,11 @@ def fit(tmp_path, toy_target):
     (tmp_path / "python").mkdir()
     (tmp_path / "python" / "sitecustomize.py").write_text(LOUD)
 
-    def start(uri, settings, environment, world=1):
+    def start(uri, settings, environment, world=1, max_steps=12):
         saves = {"uri": uri, "settings": settings, "every_n_steps": 1, "deadline_s": 60.0}
         folder = tmp_path / "run"
         values = stored_config(
-            folder, toy_target, store, saves=saves, watched={"delay": 0.2}, max_steps=12, max_epochs=-1
+            folder, toy_target, store, saves=saves, watched={"delay": 0.2}, max_steps=max_steps, max_epochs=-1
         )
         logger = {"project": "dflash", "save_dir": str(folder), "offline": True}
         values["trainer"]["logger"] = [
@@ -85,7 +85,7 @@ def test_a_run_with_faults(fit, weed, s3_env, proxy, s3_uri):
 
 def test_a_right_that_is_taken_away(fit, weed, s3_env, proxy, s3_uri):
     """The exception with all its causes is printed."""
-    with fit(s3_uri, proxy.settings(), weed.environment) as run:
+    with fit(s3_uri, proxy.settings(), weed.environment, max_steps=2000) as run:
         run.wait_for_step(2)
         proxy.add("answer", path="/data/", method="PUT", times=None, status=403, code="AccessDenied")
         assert run.finish() == [1], run.output[-3000:]
