@@ -60,6 +60,7 @@ def test_states_of_the_final_norm_come_along(tmp_path, toy_target, prefetch_stor
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*persistent_workers.*")  # a loader lives for one epoch: nothing to keep
 def test_loader_workers_feed_the_pipeline(inline, tmp_path, toy_target, prefetch_store):
     ours = fit(tmp_path, toy_target, prefetch_store, devices=2, data={"num_workers": 2}, **SETTINGS)
     assert_equal_runs(ours, inline[1])

@@ -1,5 +1,7 @@
 """However a run ends, no thread is left, and what a target raised is known."""
 
+import multiprocessing
+
 import pytest
 from lightning import Callback
 
@@ -38,6 +40,15 @@ def test_a_run_ended_by_max_steps_leaves_no_thread(tmp_path, toy_target, prefetc
     assert not prefetch_threads()
     assert module.pipeline.counters().delivered == 4
     assert module.data.position.steps == 2  # what was prefetched beyond counts for nothing
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*persistent_workers.*")
+def test_the_loaders_workers_end_with_it(tmp_path, toy_target, prefetch_store):
+    trainer = toy_trainer(tmp_path, max_steps=2)
+    data = toy_data(prefetch_store, num_workers=2)
+    trainer.fit(toy_module(toy_target, target_devices=1), data)
+    assert not multiprocessing.active_children()
 
 
 def test_one_module_can_be_fitted_twice(tmp_path, toy_target, prefetch_store):
