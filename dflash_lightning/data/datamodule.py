@@ -23,6 +23,7 @@ from dflash_lightning.data.split import Split
 from dflash_lightning.data.store import TokenStore
 from dflash_lightning.plan.config import PlanConfig
 from dflash_lightning.plan.epoch import resolve_edges
+from dflash_lightning.plan.rehearsal import rehearsal
 from dflash_lightning.plan.summary import describe, final_run_warning, summarize
 from dflash_lightning.plan.windows import Window, as_ghost, require_ranks_fit
 
@@ -75,6 +76,8 @@ class DFlashDataModule(LightningDataModule):
         self.position = Position()
         self.windows: Sequence[Window] = ()
         self.pad_token_id = 0  # any id: nothing reads a padded position
+        self.rehearse = False
+        """Set by a dry run: an epoch is then one window for each bucket."""
         self.feed: Feed | None = None
         """Set by the LightningModule before training; nothing here knows a model."""
 
@@ -127,7 +130,8 @@ class DFlashDataModule(LightningDataModule):
         if self.position.epoch != self.trainer.current_epoch:
             self.position = replace(self.position, epoch=self.trainer.current_epoch, cursor=0)
         epoch = self.position.epoch
-        self.windows = self.epochs.windows(self.position, **self._cut)
+        windows = self.epochs.windows(self.position, **self._cut)
+        self.windows = rehearsal(windows) if self.rehearse else windows
         self._next = 0
         sampler = InterleavedBatchSampler(self.windows, rank=self.trainer.global_rank, epoch=epoch)
         rule = AnchorRule(self.num_anchors, self.anchor_slots, self.seed, epoch)
