@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
-    "prepare": "chats to a token store: tokens, loss mask, lengths",
+    "prepare": "chats to a token store; with --hidden-states also the target's states of it",
+    "regenerate": "prompts to chats that the target itself answers, here or on a server; then prepare",
     "plan": "what a run will see: batches, padding, order, balance; from lengths alone, in seconds",
     "fit": "train a drafter",
     "validate": "teacher-forced loss and acceptance of a checkpoint on the held-out split",

@@ -141,6 +141,11 @@ def every_target_has_a_device(trainer: Trainer, module: "DFlashModule", data: DF
     on_cuda = trainer.strategy.root_device.type == "cuda"
     available = torch.cuda.device_count() if on_cuda else None
     require_devices(module.target_devices, local_world=trainer.num_devices, available=available)
+    if module.target_devices > 1 and module.prefetch is not None and not module.prefetch.depth:
+        raise ValueError(
+            f"model.target_devices is {module.target_devices}, but model.prefetch.depth 0 is no pipeline, and "
+            "without one a single device is used: set a depth of at least 1, or target_devices to 1"
+        )
 
 
 @check

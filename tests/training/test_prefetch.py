@@ -130,3 +130,9 @@ def test_a_cpu_alone_runs_inline(tmp_path, toy_target, prefetch_store):
     module = toy_module(toy_target)
     toy_trainer(tmp_path, max_steps=1).fit(module, toy_data(prefetch_store))
     assert module.pipeline is None
+
+
+def test_target_devices_that_nothing_would_use_are_refused(tmp_path, toy_target, prefetch_store):
+    policy = PrefetchPolicy(depth=0)
+    with pytest.raises(ValueError, match=r"target_devices is 2, but model\.prefetch\.depth 0 is no pipeline"):
+        fit(tmp_path, toy_target, prefetch_store, devices=2, policy=policy, **SETTINGS)
