@@ -143,8 +143,8 @@ def every_target_has_a_device(trainer: Trainer, module: "DFlashModule", data: DF
     require_devices(module.target_devices, local_world=trainer.num_devices, available=available)
     if module.target_devices > 1 and module.prefetch is not None and not module.prefetch.depth:
         raise ValueError(
-            f"model.target_devices is {module.target_devices}, but model.prefetch.depth 0 is no pipeline, and "
-            "without one a single device is used: set a depth of at least 1, or target_devices to 1"
+            f"model.target_devices is {module.target_devices}, but model.prefetch.depth 0 is no pipeline: "
+            "a single one would be used. Set a depth of at least 1, or target_devices to 1"
         )
 
 
