@@ -1,0 +1,60 @@
+"""The journal of finished work -> the output, in the order of the input.
+
+in    the journal, where every row has its record
+out   OUTPUT: the usable chats; OUTPUT.status: one line for every row, also JSON Lines
+law   each row of the input is in OUTPUT at most once and in OUTPUT.status exactly once; both are whole or not
+      there, and OUTPUT comes last
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from dflash_lightning.regenerate.journal import Journal, sync_folder
+from dflash_lightning.regenerate.summary import Summary
+
+STATUS_SUFFIX = ".status"  # no suffix of an input: a folder of outputs can be an input
+
+
+def publish(journal: Journal, output: Path, *, max_failed: float) -> Summary:
+    """Write both files and rename them. Raises ValueError, and writes neither, where too much has failed."""
+    summary = Summary()
+    status = output.with_name(output.name + STATUS_SUFFIX)
+    scratch = [path.with_name(f".{path.name}.part") for path in (status, output)]
+    try:
+        with scratch[0].open("wb") as rows, scratch[1].open("wb") as chats:
+            for record in journal.records():
+                summary.add(record)
+                rows.write(_line(record.facts))
+                if record.chat is not None:
+                    chats.write(_line(record.chat))
+            for file in (rows, chats):
+                file.flush()
+                os.fsync(file.fileno())
+        _require_enough(summary, max_failed)
+        scratch[0].replace(status)
+        scratch[1].replace(output)
+        sync_folder(output.parent)
+    finally:
+        for path in scratch:
+            path.unlink(missing_ok=True)
+    return summary
+
+
+def _line(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # half of a surrogate pair, which only the escaped form can hold
+        return json.dumps(value).encode() + b"\n"
+
+
+def _require_enough(summary: Summary, max_failed: float) -> None:
+    failed, read = summary.rows["failed"], summary.read
+    if not summary.written:
+        raise ValueError(f"none of the {read} rows can be used:\n{summary.places()}")
+    if failed > max_failed * read:
+        raise ValueError(
+            f"{failed} of {read} rows ({failed / read:.1%}) failed, more than the limit of {max_failed:.1%}:"
+            f"\n{summary.places()}\nThe rest is kept: run again with --retry-failed, or raise --max-failed"
+        )

@@ -1,0 +1,126 @@
+"""Composes the stages: rows -> open chats -> a backend -> journal -> output.
+
+in    RegenerateConfig, what is answering, and how to start it
+out   the output, its status file and a Summary
+law   the output is a function of inputs, settings and the target's answers: how often the run was stopped and
+      in which order rows were finished changes nothing
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+from dflash_lightning.data.conversations import RowError
+from dflash_lightning.data.sources import Source, find_sources, require_distinct
+from dflash_lightning.data.tokens import parse_json
+from dflash_lightning.regenerate.chats import OpenChat, Record, open_chat
+from dflash_lightning.regenerate.config import RegenerateConfig
+from dflash_lightning.regenerate.journal import Journal, open_journal
+from dflash_lightning.regenerate.publish import publish
+from dflash_lightning.regenerate.summary import Summary
+
+WORK_SUFFIX = ".unfinished"
+HOPELESS_ROWS = 200  # that many rows without one that can be used: do not answer the rest
+OnProgress = Callable[[int, int, int], None]
+
+
+class Backend(Protocol):
+    """Whatever answers chats."""
+
+    def answer_all(self, chats: Iterable[OpenChat]) -> Iterator[OpenChat]:
+        """Takes chats as it needs them, yields each once it is finished, in any order."""
+
+
+def regenerate(
+    config: RegenerateConfig,
+    identity: Mapping[str, Any],
+    start: Callable[[], Backend],
+    *,
+    on_progress: OnProgress = lambda done, rows, tokens: None,
+) -> Summary:
+    """Answer all rows and write config.output, or go on where an earlier call was stopped.
+
+    Args:
+        identity: what is answering, by name; together with the input and config it must be the same to go on.
+        start: makes the backend; not called where no row is left.
+        on_progress: called with (rows done, all rows, tokens of this row).
+
+    Raises:
+        ValueError: unusable input or settings, or too many failed rows. OSError: the server is gone, the disk
+            is full. What is finished stays in the folder of unfinished work.
+    """
+    output = Path(config.output).expanduser()
+    work = output.with_name(output.name + WORK_SUFFIX)
+    if output.exists() and not config.overwrite and not work.exists():
+        raise ValueError(f"{output} already exists; choose another --output, or replace it with --overwrite")
+    sources = require_distinct(find_sources(config.input))
+    rows = sum(len(chunk.rows) for source in sources for chunk in source.chunks())
+    whole = {"input": _digest(sources), **config.identity, **identity}
+    with open_journal(work, whole, rows, retry_failed=config.retry_failed) as journal:
+        on_progress(journal.done, rows, 0)
+        if journal.done < rows:
+            chats = _open_chats(sources, config, journal)
+            with closing(_generator(start().answer_all(chats))) as finished:
+                for chat in finished:
+                    record = chat.record()
+                    journal.append(record)
+                    _require_hope(journal, record)
+                    on_progress(journal.done, rows, record.tokens)
+        journal.sync()
+        summary = publish(journal, output, max_failed=config.max_failed)
+        _forget(work)
+    return summary
+
+
+def _forget(work: Path) -> None:
+    """Renamed first: half a folder must not look like work that has just begun."""
+    finished = work.with_name(f".{work.name}.finished")
+    shutil.rmtree(finished, ignore_errors=True)
+    work.rename(finished)
+    shutil.rmtree(finished)
+
+
+def _generator(chats: Iterator[OpenChat]) -> Generator[OpenChat, None, None]:
+    """Its `close` reaches the backend, which then ends its threads."""
+    yield from chats
+
+
+def _open_chats(sources: Sequence[Source], config: RegenerateConfig, journal: Journal) -> Iterator[OpenChat]:
+    """Rows that have no record yet; those that cannot be used get theirs at once."""
+    for number, place, raw in _numbered(sources):
+        if number in journal:
+            continue
+        try:
+            row = parse_json(raw) if isinstance(raw, bytes) else raw
+            chat = open_chat(row, number=number, place=place, turns=config.turns, truncated=config.truncated)
+        except RowError as error:
+            record = Record(
+                row=number, place=place, status="skipped", reason=error.reason, detail=error.detail[:500]
+            )
+            journal.append(record)
+            _require_hope(journal, record)
+        else:
+            yield chat
+
+
+def _numbered(sources: Sequence[Source]) -> Iterator[tuple[int, str, object]]:
+    number = 0
+    for source in sources:
+        for chunk in source.chunks():
+            for line, row in zip(chunk.numbers, chunk.rows, strict=True):
+                yield number, f"{source.path}:{line}", row
+                number += 1
+
+
+def _digest(sources: Sequence[Source]) -> str:
+    text = "".join(source.sha256() for source in sources)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _require_hope(journal: Journal, last: Record) -> None:
+    if not journal.usable and journal.done >= HOPELESS_ROWS:
+        why = f"{last.place} is {last.status}: {last.reason}" + (f" ({last.detail})" if last.detail else "")
+        raise ValueError(f"none of the first {journal.done} rows can be used; {why}")
