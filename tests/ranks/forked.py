@@ -5,6 +5,7 @@ out   real processes, each with a group of its own; what they print in a file; t
 law   nothing that a test started survives its `with`, uploaders that outlive a killed trainer included
 """
 
+import atexit
 import io
 import itertools
 import json
@@ -48,8 +49,10 @@ def _rank(words: Sequence[str], environment: Mapping[str, str], output: str, deb
         logging.getLogger("botocore").setLevel(logging.DEBUG)
     from dflash_lightning.main import main
 
-    code = main(words)
-    sys.stdout.flush()
+    try:
+        code = main(words)
+    finally:
+        atexit._run_exitfuncs()  # as an interpreter of its own would: loggers close their files there
     sys.exit(code)
 
 

@@ -1,5 +1,6 @@
 """Resuming through Lightning when what lies in the bucket is not what was put there."""
 
+import re
 import signal
 
 import numpy as np
@@ -44,6 +45,7 @@ def test_one_changed_byte_in_the_newest_is_noticed_on_both(
     with fit("run", "--ckpt_path=last", saves=saves) as rest:
         assert rest.finish() == [0, 0], rest.output
     assert rest.loaded == (older.name, older.step)
-    assert f"skipping {s3_uri}/{newest.name}" in rest.output
+    mark = newest.name.rpartition("-")[2]
+    assert re.search(rf"skipping {s3_uri}/\S*-{mark}\S*: ", rest.output)
     assert [rest.events(rank)[0]["steps"] for rank in range(2)] == [older.step] * 2
     assert_equal_runs(tmp_path / "run", tmp_path / "whole")
