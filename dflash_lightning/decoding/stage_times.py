@@ -1,0 +1,44 @@
+"""Where the time of decoding goes: the target's prefill, drafting, the target's verification.
+
+in    blocks of code, each of one stage
+out   seconds per stage, and how often it ran
+law   work queued on a GPU is finished before the clock is read, at the start of a stage and at its end
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+
+Stage = Literal["prefill", "draft", "verify"]
+STAGES: tuple[Stage, ...] = ("prefill", "draft", "verify")
+
+
+class StageTimes:
+    """Adds up over as many decodings as it is given to."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+
+    @contextmanager
+    def of(self, stage: Stage, device: torch.device) -> Iterator[None]:
+        _finish(device)
+        started = time.perf_counter()
+        yield
+        _finish(device)
+        self.seconds[stage] += time.perf_counter() - started  # type: ignore[assignment]  # a Counter of floats
+        self.calls[stage] += 1
+
+    def shares(self) -> dict[str, float]:
+        """Share of each stage in the sum of them; nothing where nothing was timed."""
+        total = sum(self.seconds.values())
+        return {stage: self.seconds[stage] / total for stage in STAGES} if total else {}
+
+
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
