@@ -6,9 +6,10 @@ law   a copy of what is in a store goes away with the block that needed it
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from dflash_lightning.checkpoint.fetch import fetch
+from dflash_lightning.checkpoint.fetch import Fetched, fetch_checkpoint
 from dflash_lightning.checkpoint.resume import parse_source
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 
@@ -27,12 +28,19 @@ def is_address(path: str) -> bool:
 @contextmanager
 def local_copy(path: str, settings: StoreSettings) -> Iterator[Path]:
     """The file itself, or a verified copy. Raises: StoreError where the store has none that is whole."""
+    with local_checkpoint(path, settings) as fetched:
+        yield fetched.path
+
+
+@contextmanager
+def local_checkpoint(path: str, settings: StoreSettings) -> Iterator[Fetched]:
+    """As local_copy, with the manifest of a copy; of several shards the path is that of one file."""
     if not is_address(path):
-        yield Path(path)
+        yield Fetched(Path(path), path, None)
         return
     with tempfile.TemporaryDirectory(prefix="dflash-checkpoint-") as folder:
-        copy = fetch(path, settings, Path(folder))
-        yield _merged(copy) if copy.is_dir() else copy
+        copy = fetch_checkpoint(path, settings, Path(folder))
+        yield replace(copy, path=_merged(copy.path)) if copy.path.is_dir() else copy
 
 
 def _merged(shards: Path) -> Path:

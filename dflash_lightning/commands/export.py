@@ -1,21 +1,29 @@
-"""`python cli.py export`: checkpoint -> z-lab folder. Parses, calls export/, prints."""
+"""`python cli.py export`: checkpoint or exported folder -> exported folder. Parses, calls export/, prints."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
 from dflash_lightning.commands.store_options import add_store_options, store_settings
 from dflash_lightning.commands.teaching_help import TeachingHelp
 
+if TYPE_CHECKING:  # torch takes seconds to import, which `--help` should not cost
+    from dflash_lightning.export.checkpoint import TrainedDrafter
+
 DESCRIPTION = """\
-Write the drafter of a training checkpoint as a folder that servers and other programs load: config.json and
-model.safetensors with the names of z-lab's format. Embedding and head are the target's and stay with it.
+Write the drafter of a training checkpoint as a folder that servers and other programs load: config.json,
+model.safetensors and a model card (README.md). Embedding and head are the target's and stay with it.
+Given a folder instead of a checkpoint, ours or a published one, it is written anew: in another format or
+precision, or with code beside it.
 
 Examples:
   python cli.py export --checkpoint runs/mine/checkpoints --output drafters/mine         the newest
   python cli.py export --checkpoint s3://bucket/runs/a/best --output drafters/mine       .../step=500
+  python cli.py export ... --remote-code --check     loads in plain transformers; reload and compare
+  python cli.py export --checkpoint drafters/mine --format speculators --output drafters/mine-vllm
 
 Then see it draft:
   python cli.py generate --target my-model --drafter drafters/mine --prompt "Why is the sky blue?"
@@ -23,14 +31,13 @@ Then see it draft:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Exit code: 0, or 1 with one message on standard error."""
+    """Exit code: 0; 1 with one message on standard error, or when --check finds another drafter."""
     options = make_parser().parse_args(args)
     try:
-        _export(options)
+        return _export(options)
     except (ValueError, OSError) as error:
         print(f"export: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 def make_parser() -> ArgumentParser:
@@ -42,42 +49,119 @@ def make_parser() -> ArgumentParser:
         "--checkpoint",
         required=True,
         metavar="FILE",
-        help="a .ckpt file that `fit` wrote, or an address: s3://bucket/prefix or a folder, .../best, "
-        ".../step=8",
+        help="a .ckpt file of `fit`, an address (s3://bucket/prefix or a folder, .../best, .../step=8) "
+        "or the folder of an exported drafter",
     )
     add("--output", required=True, metavar="DIR", help="folder to write; made if missing")
     add(
+        "--format",
+        choices=["zlab", "speculators"],
+        default="zlab",
+        help="zlab: vLLM, SGLang, transformers; speculators: vLLM, and training with that package",
+    )
+    add(
         "--dtype",
         choices=["bfloat16", "float16", "float32"],
-        default="bfloat16",
-        help="precision of the weights",
+        help="precision of the weights; by default bfloat16, and as they are in a folder",
+    )
+    add(
+        "--target",
+        metavar="NAME",
+        help="name or folder of the target as servers will know it; by default as the run named it",
+    )
+    add("--remote-code", action="store_true", help="add dflash.py, for AutoModel with trust_remote_code")
+    add(
+        "--check",
+        action="store_true",
+        help="reload the folder in a fresh process and compare hidden states; exit code 1 if they differ. If "
+        "--output holds a drafter already, without --overwrite, that one is checked and nothing written",
     )
     add("--overwrite", action="store_true", help="replace the drafter that is already in --output")
     add_store_options(parser)
     return parser
 
 
-def _export(options: Namespace) -> None:
-    import torch
-
-    from dflash_lightning.checkpoint.address import local_copy
-    from dflash_lightning.export.checkpoint import read_checkpoint
-    from dflash_lightning.export.zlab import CONFIG_NAME, WEIGHTS_NAME, export_zlab
+def _export(options: Namespace) -> int:
+    from dflash_lightning.export.files import is_exported
 
     folder = Path(options.output)
-    if (folder / CONFIG_NAME).exists() and not options.overwrite:
+    keep = is_exported(folder) and not options.overwrite
+    if keep and not options.check:
         raise ValueError(
-            f"{folder} already holds a model; give another --output, or --overwrite to replace it"
+            f"{folder} already holds a model; give another --output, or --overwrite to replace it, --check "
+            "to see whether it is this one"
         )
-    with local_copy(options.checkpoint, store_settings(options)) as checkpoint:
-        trained = read_checkpoint(checkpoint)
-    export_zlab(trained.config, trained.state, folder, dtype=getattr(torch, options.dtype))
+    trained = _read(options)
+    if not keep:
+        _write(trained, folder, options)
+    return _check(trained, folder, options.checkpoint) if options.check else 0
+
+
+def _read(options: Namespace) -> "TrainedDrafter":
+    from dflash_lightning.checkpoint.address import local_checkpoint
+    from dflash_lightning.export.checkpoint import TrainedDrafter, read_checkpoint
+    from dflash_lightning.export.files import is_exported
+    from dflash_lightning.export.formats import load_folder
+    from dflash_lightning.export.target import target_facts
+
+    if is_exported(options.checkpoint):
+        depth = target_facts(options.target).depth if options.target else None
+        found = load_folder(options.checkpoint, depth=depth)
+        return TrainedDrafter(found.config, found.state, options.target or found.target)
+    with local_checkpoint(options.checkpoint, store_settings(options)) as fetched:
+        metrics = fetched.manifest.metrics if fetched.manifest else None
+        return read_checkpoint(fetched.path, metrics=metrics)
+
+
+def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
+    import torch
+
+    from dflash_lightning.export.files import WEIGHTS_NAME
+    from dflash_lightning.export.rounding import name_of
+    from dflash_lightning.export.serve import generate_line
+    from dflash_lightning.export.target import target_facts
+    from dflash_lightning.export.write import write_drafter
+
+    name = options.target or trained.target
+    as_stored = None if trained.run is None else torch.bfloat16
+    dtype = getattr(torch, options.dtype) if options.dtype else as_stored
+    lines = write_drafter(
+        trained,
+        folder,
+        target=target_facts(name) if name else None,
+        format=options.format,
+        dtype=dtype,
+        with_code=options.remote_code,
+    )
     parameters = sum(tensor.numel() for tensor in trained.state.values())
     size = (folder / WEIGHTS_NAME).stat().st_size
     print(
-        f"{folder}: a drafter of {parameters:,} parameters in {options.dtype}, {size / 1e6:,.1f} MB, "
+        f"{folder}: a drafter of {parameters:,} parameters in "
+        f"{name_of(dtype or trained.state['fc.weight'].dtype)}, {size / 1e6:,.1f} MB, "
         f"block size {trained.config.block_size}, mask token {trained.config.mask_token_id}, "
-        f"taps {', '.join(map(str, trained.config.target_layer_ids))}\n"
-        f"see it draft:\n"
-        f'  python cli.py generate --target {trained.target} --drafter {folder} --prompt "..."'
+        f"taps {', '.join(map(str, trained.config.target_layer_ids))}"
     )
+    for program, line in {"see it draft": generate_line(folder, name), **lines}.items():
+        print(f"{program}:\n  {line}")
+
+
+def _check(trained: "TrainedDrafter", folder: Path, source: str) -> int:
+    from dflash_lightning.export.check import check_folder, stored_dtype
+    from dflash_lightning.export.rounding import name_of
+
+    dtype = name_of(stored_dtype(folder))
+    differences = check_folder(trained.config, trained.state, folder)
+    for found in differences:
+        verdict = "same" if found.is_same else "ANOTHER DRAFTER"
+        print(
+            f"check: {folder} read by {found.reader} in a fresh process: {verdict} (hidden states differ by "
+            f"{found.largest:.2g} of {found.scale:.3g} at most from the source rounded to {dtype})"
+        )
+    if all(found.is_same for found in differences):
+        return 0
+    print(
+        f"export: {folder} does not hold the drafter of {source}; write it again with --overwrite, or give "
+        "the checkpoint it was written from",
+        file=sys.stderr,
+    )
+    return 1

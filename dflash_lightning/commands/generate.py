@@ -110,7 +110,7 @@ def _generate(options: Namespace) -> int:
 
 
 def _load_drafter(options: Namespace, target: "Target", dtype: Any) -> "DFlashDrafter":
-    from dflash_lightning.export.zlab import load_drafter
+    from dflash_lightning.export.formats import load_drafter
     from dflash_lightning.target.geometry import require_fits
 
     drafter = load_drafter(options.drafter, dtype=dtype, device=options.device)

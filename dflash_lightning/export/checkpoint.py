@@ -1,7 +1,7 @@
 """Takes the drafter out of a training checkpoint.
 
 in    a .ckpt file of `fit`: state_dict["drafter.*"] and dflash = {drafter: config fields, target: name}
-out   TrainedDrafter(config, state, target)
+out   TrainedDrafter(config, state, target, run)
 law   nothing in the file is executed: tensors and plain Python only (weights_only)
 """
 
@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dflash_lightning.drafter.config import DrafterConfig
+from dflash_lightning.export.facts import RunFacts, run_facts
 
 PREFIX = "drafter."
 
@@ -27,12 +28,14 @@ class TrainedDrafter:
     config: DrafterConfig
     state: Mapping[str, Float[Tensor, "..."]]
     """The drafter's own state dict, in training precision."""
-    target: str
-    """The target's name or path, as the run's settings gave it."""
+    target: str | None
+    """The target's name or path, as the run's settings gave it; None where the source does not say."""
+    run: RunFacts | None = None
+    """What is known of the training; None for a folder that was exported before."""
 
 
-def read_checkpoint(path: str | Path) -> TrainedDrafter:
-    """Read a checkpoint written by `fit`.
+def read_checkpoint(path: str | Path, *, metrics: Mapping[str, float] | None = None) -> TrainedDrafter:
+    """Read a checkpoint written by `fit`; `metrics`: of its manifest, where it came from a store.
 
     Raises:
         FileNotFoundError: no such file.
@@ -40,9 +43,7 @@ def read_checkpoint(path: str | Path) -> TrainedDrafter:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} is no file; give a checkpoint of a run, such as runs/x/checkpoints"
-        )
+        raise FileNotFoundError(f"{path} is no file; give a checkpoint of a run, such as runs/x/checkpoints")
     content = _load(path)
     facts = content.get("dflash")
     state = {
@@ -58,7 +59,8 @@ def read_checkpoint(path: str | Path) -> TrainedDrafter:
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in facts["drafter"].items()
     }
-    return TrainedDrafter(config=DrafterConfig(**fields), state=state, target=str(facts["target"]))
+    run = run_facts(content, path, metrics)
+    return TrainedDrafter(config=DrafterConfig(**fields), state=state, target=str(facts["target"]), run=run)
 
 
 def _load(path: Path) -> dict[str, Any]:

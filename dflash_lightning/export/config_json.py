@@ -82,20 +82,24 @@ def from_json_dict(raw: Mapping[str, Any], *, source: str) -> DrafterConfig:
     dflash = _get(raw, "dflash_config", source)
     taps = tuple(_get(dflash, "target_layer_ids", f"dflash_config of {source}"))
     types = tuple(raw.get("layer_types") or ("full_attention",) * same["num_layers"])
-    return DrafterConfig(
+    fields = {
         **same,
-        block_size=_block_size(raw, dflash, source),
-        mask_token_id=_get(dflash, "mask_token_id", f"dflash_config of {source}"),
-        target_layer_ids=taps,
-        allow_last_layer_tap=same["num_target_layers"] - 1 in taps,
-        rope_theta=_rope_theta(raw, source),
-        layer_types=types,
-        sliding_window=raw.get("sliding_window") if "sliding_attention" in types else None,
-        causal_in_block=_causal(raw, types, source),
-        initializer_range=raw.get("initializer_range", 0.02),
-        bos_token_id=raw.get("bos_token_id"),
-        eos_token_id=raw.get("eos_token_id"),
-    )
+        "block_size": _block_size(raw, dflash, source),
+        "mask_token_id": _get(dflash, "mask_token_id", f"dflash_config of {source}"),
+        "target_layer_ids": taps,
+        "allow_last_layer_tap": same["num_target_layers"] - 1 in taps,
+        "rope_theta": _rope_theta(raw, source),
+        "layer_types": types,
+        "sliding_window": raw.get("sliding_window") if "sliding_attention" in types else None,
+        "causal_in_block": _causal(raw, types, source),
+        "initializer_range": raw.get("initializer_range", 0.02),
+        "bos_token_id": raw.get("bos_token_id"),
+        "eos_token_id": raw.get("eos_token_id"),
+    }
+    try:
+        return DrafterConfig(**fields)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error
 
 
 def _require_kind(raw: Mapping[str, Any], source: str) -> None:

@@ -13,7 +13,7 @@ import torch
 from dflash_lightning.data.store import TokenStore
 from dflash_lightning.drafter.config import DrafterConfig, LayerType
 from dflash_lightning.drafter.model import DFlashDrafter
-from dflash_lightning.export.zlab import load_zlab
+from dflash_lightning.export.formats import load_folder
 from dflash_lightning.target.geometry import drafter_config_for
 from dflash_lightning.target.identity import target_digest
 from dflash_lightning.target.loading import Target, load_target
@@ -71,19 +71,20 @@ def drafter_config(
 
 
 def load_initial_weights(drafter: DFlashDrafter, folder: str) -> None:
-    """Start from a published or exported drafter in z-lab's format instead of from scratch.
+    """Start from a published or exported drafter, in either format, instead of from scratch.
 
-    Raises: ValueError when its shape is not the one configured, naming each field that differs.
+    Raises: ValueError when its shape is not the one configured, naming each field that differs, or when its
+    tensors are not those its config describes; FileNotFoundError where the folder is none.
     """
-    config, weights = load_zlab(folder)
-    ours, theirs = _shape_facts(drafter.config), _shape_facts(config)
+    found = load_folder(folder, depth=drafter.config.num_target_layers)
+    ours, theirs = _shape_facts(drafter.config), _shape_facts(found.config)
     lines = [f"{key}: {theirs[key]} there, {ours[key]} here" for key in ours if ours[key] != theirs[key]]
     if lines:
         raise ValueError(
             f"model.init_from {folder} holds a drafter of another shape ({'; '.join(lines)}); "
             "set model.drafter, model.block_size and model.mask_token to its values"
         )
-    drafter.load_state_dict(weights)
+    drafter.load_state_dict(dict(found.state))
 
 
 def build_drafter(config: DrafterConfig, *, init_from: str | None, **options: Any) -> DFlashDrafter:

@@ -18,7 +18,7 @@ from dflash_lightning.decoding.lookup import lookup_rounds
 from dflash_lightning.decoding.teacher import teacher_forced_streaks
 from dflash_lightning.decoding.walk import walk_rounds
 from dflash_lightning.drafter.model import DFlashDrafter
-from dflash_lightning.export.zlab import load_drafter
+from dflash_lightning.export.formats import load_drafter
 from dflash_lightning.training.module import DFlashModule
 
 log = logging.getLogger(__name__)

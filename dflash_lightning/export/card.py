@@ -1,0 +1,121 @@
+"""README.md of an exported folder: what the drafter is, what it was trained on, how to serve it.
+
+in    config, target, facts of the run
+out   Markdown with the front matter that model hubs read
+law   every line is a fact from config, checkpoint or target; what is not known has no line
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dflash_lightning.drafter.config import DrafterConfig
+from dflash_lightning.export.facts import RunFacts
+from dflash_lightning.export.names import expected_shapes
+from dflash_lightning.export.target import TargetFacts
+from dflash_lightning.target.loading import is_hub_name
+
+CARD_NAME = "README.md"
+IN_PYTHON = """\
+## In transformers
+
+```python
+from transformers import AutoModel
+
+drafter = AutoModel.from_pretrained("{folder}", trust_remote_code=True)
+```
+
+`dflash.py` beside the weights needs torch and transformers (4.57 or 5) only. Logits are the target's
+`lm_head` of what `forward` returns.
+"""
+
+
+def model_card(
+    config: DrafterConfig,
+    *,
+    name: str,
+    dtype: str,
+    target: TargetFacts | None,
+    run: RunFacts | None,
+    lines: Mapping[str, str],
+    remote_code: bool,
+) -> str:
+    """`name`: the folder's; `lines`: of launch_lines."""
+    parts = [
+        _front_matter(target),
+        f"# {name}\n\n{_introduction(config, target)}\n",
+        f"## Drafter\n\n{_table(_drafter_facts(config, dtype, target))}\n",
+    ]
+    if run is not None:
+        parts.append(f"## Training\n\n{_table(_run_facts(run))}\n")
+    if run is not None and run.metrics:
+        rows = ((name, f"{value:.4g}") for name, value in sorted(run.metrics.items()))
+        parts.append(
+            "## Held-out figures of these weights\n\nTeacher-forced, over the anchors of the validation "
+            f"split; tau counts the bonus token.\n\n{_table(rows)}\n"
+        )
+    shell = "\n\n".join(f"# {program}\n{line}" for program, line in lines.items())
+    parts.append(f"## Serving\n\n```bash\n{shell}\n```\n")
+    if remote_code:
+        parts.append(IN_PYTHON.format(folder=name))
+    return "\n".join(parts)
+
+
+def _front_matter(target: TargetFacts | None) -> str:
+    base = [f"base_model: {target.name}"] if target and is_hub_name(target.name) else []
+    lines = ["library_name: transformers", *base, "tags: [dflash, speculative-decoding]"]
+    return "\n".join(("---", *lines, "---", ""))
+
+
+def _introduction(config: DrafterConfig, target: TargetFacts | None) -> str:
+    drafts = f" for `{target.name}`" if target else ""
+    return (
+        f"A DFlash drafter{drafts}: in one pass it proposes the {config.block_size - 1} tokens after a known "
+        "one. It borrows the target's embedding and head and works with that target only."
+    )
+
+
+def _drafter_facts(
+    config: DrafterConfig, dtype: str, target: TargetFacts | None
+) -> Iterable[tuple[str, Any]]:
+    numbers = sum(_size(shape) for shape in expected_shapes(config).values())
+    yield "parameters", f"{numbers:,} in {dtype}"
+    yield "layers", config.num_layers
+    yield "hidden size", config.hidden_size
+    yield "block size, anchor included", config.block_size
+    yield "mask token", config.mask_token_id
+    yield "tapped target layers", ", ".join(map(str, config.target_layer_ids))
+    yield "rope base", config.rope_theta
+    if "sliding_attention" in config.layer_types:
+        yield "sliding window", config.sliding_window
+    if target is not None:
+        yield "target", f"`{target.name}`"
+        yield "digest of the target, at export", target.digest
+
+
+def _run_facts(run: RunFacts) -> Iterable[tuple[str, Any]]:
+    yield "optimizer steps", run.steps
+    yield "whole epochs", run.epochs
+    yield "tokens trained on", run.tokens
+    yield "conversations", run.samples
+    yield "digest of the token store", run.store
+    yield "digest of the plan", run.plan
+    yield "digest of the settings", run.digest
+    for key, value in run.settings.items():
+        yield f"`{key}`", None if value is None else f"`{value}`"
+
+
+def _table(rows: Iterable[tuple[str, Any]]) -> str:
+    lines = [f"| {key} | {_shown(value)} |" for key, value in rows if value is not None]
+    return "\n".join(("| | |", "|---|---|", *lines))
+
+
+def _shown(value: Any) -> str:
+    text = f"{value:,}" if isinstance(value, int) and value >= 1_000_000 else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size

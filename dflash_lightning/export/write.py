@@ -1,0 +1,62 @@
+"""One exported folder, complete: config, weights, model card, and the drafter's own code if asked for.
+
+in    TrainedDrafter, format, target
+out   the folder and the command lines that serve it
+law   a drafter that a format cannot express is refused before anything is written
+"""
+
+from pathlib import Path
+
+import torch
+
+from dflash_lightning.export import remote_code as remote
+from dflash_lightning.export.card import CARD_NAME, model_card
+from dflash_lightning.export.checkpoint import TrainedDrafter
+from dflash_lightning.export.files import REMOTE_CODE_NAME
+from dflash_lightning.export.formats import Format
+from dflash_lightning.export.rounding import name_of
+from dflash_lightning.export.serve import launch_lines
+from dflash_lightning.export.speculators import export_speculators
+from dflash_lightning.export.target import TargetFacts
+from dflash_lightning.export.zlab import export_zlab
+
+
+def write_drafter(
+    trained: TrainedDrafter,
+    folder: str | Path,
+    *,
+    target: TargetFacts | None,
+    format: Format = "zlab",
+    dtype: torch.dtype | None = torch.bfloat16,
+    with_code: bool = False,
+) -> dict[str, str]:
+    """Write the folder; returns the lines of launch_lines.
+
+    Raises:
+        ValueError: speculators' format without a target, or with remote code; and as the exporters do.
+    """
+    if format == "speculators" and target is None:
+        raise ValueError("speculators' format names the target, and the source does not: add --target NAME")
+    if format == "speculators" and with_code:
+        raise ValueError(
+            "--remote-code belongs to z-lab's format: the speculators package brings its own code"
+        )
+    name = target.name if target else None
+    lines = launch_lines(trained.config, folder, name, format=format, remote_code=with_code)
+    card = model_card(
+        trained.config,
+        name=Path(folder).name,
+        dtype=name_of(dtype or trained.state["fc.weight"].dtype),
+        target=target,
+        run=trained.run,
+        lines=lines,
+        remote_code=with_code,
+    )
+    extras = {CARD_NAME: card}
+    if with_code:
+        extras[REMOTE_CODE_NAME] = Path(remote.__file__).read_text(encoding="utf-8")
+    if format == "speculators" and target is not None:
+        export_speculators(trained.config, trained.state, folder, target=target, dtype=dtype, extras=extras)
+    else:
+        export_zlab(trained.config, trained.state, folder, dtype=dtype, extras=extras)
+    return lines
