@@ -100,7 +100,7 @@ class ServerSettings:
         return [url if url.endswith("/v1") else f"{url}/v1" for url in bare]
 
 
-def _require_positive(name: str, value: float) -> None:
+def _require_positive(name: str, value: int | float) -> None:
     if not value > 0:
         raise ValueError(f"{name} must be above 0, got {value}")
 

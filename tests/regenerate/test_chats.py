@@ -1,0 +1,119 @@
+"""Answers are taken out of a row and put back, the target's own."""
+
+import pytest
+
+from dflash_lightning.data.conversations import RowError
+from dflash_lightning.regenerate.chats import Answer, open_chat
+from tests.data.chats import row
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def said(text):
+    return {"role": "assistant", "content": text}
+
+
+def opened(given, *, turns="all", truncated="drop"):
+    return open_chat(given, number=5, place="f:6", turns=turns, truncated=truncated)
+
+
+def test_a_later_prompt_is_built_on_the_answers_of_the_target():
+    chat = opened(row("a", "old 1", "b", "old 2"))
+    assert chat.prompt == [user("a")]
+    chat.take(Answer("new 1", tokens=3))
+    assert chat.prompt == [user("a"), said("new 1"), user("b")]
+    assert not chat.finished
+    chat.take(Answer("new 2", tokens=4))
+    record = chat.record()
+    assert record.chat == {"messages": [user("a"), said("new 1"), user("b"), said("new 2")]}
+    assert (record.status, record.answers, record.tokens, record.row) == ("ok", 2, 7, 5)
+
+
+def test_the_last_turn_alone_follows_the_answers_of_the_row():
+    chat = opened(row("a", "old 1", "b", "old 2"), turns="last")
+    assert chat.prompt == [user("a"), said("old 1"), user("b")]
+    chat.take(Answer("new"))
+    assert chat.record().chat["messages"][1::2] == [said("old 1"), said("new")]
+
+
+@pytest.mark.parametrize(
+    ("given", "prompts"),
+    [
+        ({"messages": [user("a")]}, 1),  # prompts alone
+        ({"messages": [user("a"), said("b"), user("c")]}, 2),  # one question more than answers
+        ({"conversations": [{"from": "human", "value": "a"}]}, 1),
+        ({"messages": [user("a"), said("b"), {"role": "system", "content": "s"}]}, 1),  # asks for nothing
+    ],
+)
+def test_a_last_question_is_answered_too(given, prompts):
+    assert len(opened(given).turns) == prompts
+
+
+def test_the_output_is_a_row_that_can_be_read_again():
+    given = {"system": "Be brief.", "id": 7, "conversations": [{"from": "human", "value": "a"}]}
+    chat = opened(given)
+    chat.take(Answer("b", reasoning="hm"))
+    written = chat.record().chat
+    assert written["id"] == 7
+    assert "system" not in written  # it is a message now, and would be added once more
+    assert written["messages"][2] == {"role": "assistant", "content": "b", "reasoning_content": "hm"}
+    assert opened(written).messages[:2] == written["messages"][:2]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"input_ids": [1, 2], "loss_mask": [0, 1]}, "ready tokens hold no messages"),
+        ({"text": "x"}, "no messages, conversations, or input_ids"),
+        ([1], "row is not an object"),
+        ({"messages": []}, "the chat is empty"),
+        ({"messages": [said("hello")]}, "the assistant speaks before the user"),
+        ({"messages": [user("")]}, "a message without text"),
+        ({"messages": [user("a"), said(""), {"role": "tool", "content": "4"}]}, "calls a tool"),
+        ({"messages": [user("a"), {**said(""), "tool_calls": [{"id": "x"}]}]}, "calls a tool"),
+    ],
+)
+def test_what_cannot_be_answered_says_why(given, reason):
+    with pytest.raises(RowError, match=reason):
+        opened(given)
+
+
+def test_earlier_tool_calls_may_stay():
+    call, result = {**said(""), "tool_calls": [{"id": "x"}]}, {"role": "tool", "content": "4"}
+    chat = opened({"messages": [user("2+2"), call, result, said("old")]}, turns="last")
+    assert chat.prompt == [user("2+2"), call, result]
+
+
+@pytest.mark.parametrize(("truncated", "kept", "answers"), [("drop", False, 1), ("keep", True, 2)])
+def test_an_answer_that_reached_the_limit_is_marked_and_by_default_not_learned_from(truncated, kept, answers):
+    chat = opened(row("a", "", "b", ""), truncated=truncated)
+    while not chat.finished:
+        chat.take(Answer("half", truncated=True))
+    record = chat.record()
+    assert (record.status, record.chat is not None, record.answers) == ("truncated", kept, answers)
+
+
+def test_a_chat_ends_with_an_empty_answer():
+    chat = opened(row("a", "", "b", ""))
+    chat.take(Answer(" \n"))
+    assert chat.finished
+    assert (chat.record().status, chat.record().chat) == ("skipped", None)
+    assert chat.record().reason == "the target's answer is empty"
+
+
+def test_no_record_before_the_end():
+    with pytest.raises(ValueError, match="row 5 has 0 of 1 answers"):
+        opened(row("a", "")).record()
+
+
+def test_each_answer_has_its_own_seed_and_always_the_same():
+    chat = opened(row("a", "", "b", ""))
+    first = chat.seed(3)
+    assert first == opened(row("other", "", "b", "")).seed(3)  # by row and turn, not by what was said
+    assert first != opened(row("a", "")).seed(4)
+    assert first != open_chat(row("a", ""), number=6, place="", turns="all").seed(3)
+    chat.take(Answer("x"))
+    assert first != chat.seed(3)
+    assert 0 <= first < 2**31

@@ -1,0 +1,107 @@
+"""Unfinished work survives a kill at every byte."""
+
+import pytest
+
+from dflash_lightning.regenerate.chats import Record
+from dflash_lightning.regenerate.journal import RECORDS, open_journal
+
+IDENTITY = {"seed": 1, "model": "toy"}
+
+
+def record(row, status="ok", **more):
+    chat = {"messages": [{"role": "user", "content": f"é {row}"}]} if status == "ok" else None
+    return Record(row=row, place=f"f:{row}", status=status, chat=chat, **more)
+
+
+def started(folder, rows=3, **options):
+    return open_journal(folder, IDENTITY, rows, **options)
+
+
+def test_records_come_back_in_the_order_of_the_rows(tmp_path):
+    with started(tmp_path / "w") as journal:
+        for row in (2, 0, 1):
+            journal.append(record(row))
+        assert [r.row for r in journal.records()] == [0, 1, 2]
+    with started(tmp_path / "w") as journal:
+        assert list(journal.records()) == [record(row) for row in range(3)]
+        assert (journal.done, journal.usable) == (3, 3)
+
+
+def test_a_kill_at_any_byte_costs_at_most_the_record_that_was_being_written(tmp_path):
+    with started(tmp_path / "whole") as journal:
+        for row in range(3):
+            journal.append(record(row))
+    content = (tmp_path / "whole" / RECORDS).read_bytes()
+    ends = [i + 1 for i, byte in enumerate(content) if byte == ord("\n")]
+    for cut in range(len(content) + 1):
+        folder = tmp_path / str(cut)
+        with started(folder):
+            pass
+        (folder / RECORDS).write_bytes(content[:cut])
+        with started(folder) as journal:
+            assert journal.done == sum(end <= cut for end in ends)
+            for row in range(journal.done, 3):
+                journal.append(record(row))
+        assert (folder / RECORDS).read_bytes() == content
+
+
+@pytest.mark.parametrize("rest", [b"\0" * 50, b"\0" * 50 + b"\n", b'{"row": 7}\n', b"[]\n"])
+def test_what_a_power_cut_leaves_is_cut_off(rest, tmp_path):
+    with started(tmp_path) as journal:
+        journal.append(record(0))
+    good = (tmp_path / RECORDS).read_bytes()
+    (tmp_path / RECORDS).write_bytes(good + rest)
+    with started(tmp_path) as journal:
+        assert journal.done == 1
+    assert (tmp_path / RECORDS).read_bytes() == good
+
+
+def test_a_row_is_never_done_twice(tmp_path):
+    with started(tmp_path) as journal:
+        journal.append(record(1))
+        with pytest.raises(ValueError, match=r"row 1 \(f:1\) is done already"):
+            journal.append(record(1))
+
+
+def test_work_that_is_not_finished_is_not_read_as_if_it_were(tmp_path):
+    with started(tmp_path) as journal:
+        journal.append(record(0))
+        with pytest.raises(ValueError, match="row 1 has no record"):
+            list(journal.records())
+
+
+def test_other_settings_are_refused_with_both_values(tmp_path):
+    with started(tmp_path):
+        pass
+    message = "seed was 1, is 2; model was 'toy', is None; top_p was None, is 0.5. Give the former"
+    with (
+        pytest.raises(ValueError, match=message),
+        open_journal(tmp_path, {"seed": 2, "top_p": 0.5}, 3),
+    ):
+        pass
+
+
+def test_one_process_at_a_time(tmp_path):
+    with (
+        started(tmp_path),
+        pytest.raises(ValueError, match="another process is at work in"),
+        started(tmp_path),
+    ):
+        pass
+    with started(tmp_path):
+        pass  # it left
+
+
+def test_failed_rows_are_done_again_on_request_only(tmp_path):
+    with started(tmp_path, 2) as journal:
+        journal.append(record(0, "failed"))
+        journal.append(record(1))
+    with started(tmp_path, 2) as journal:
+        assert 0 in journal
+    with started(tmp_path, 2, retry_failed=True) as journal:
+        assert 0 not in journal
+        journal.append(record(0))
+    for retry in (False, True):
+        with started(tmp_path, 2, retry_failed=retry) as journal:
+            assert (journal.done, journal.usable) == (2, 2)
+            assert [r.status for r in journal.records()] == ["ok", "ok"]
