@@ -130,7 +130,9 @@ def test_a_resumed_run_goes_on_at_the_depth_that_was_found(balanced, tmp_path, t
 
 def test_a_run_without_a_pipeline_says_so_and_logs_nothing(tmp_path, toy_target, observed_store, said):
     prefetch = PrefetchPolicy(depth=0)
-    found = fit(tmp_path, toy_target, observed_store, PrefetchBalance(), prefetch=prefetch, max_epochs=1)
+    found = fit(
+        tmp_path, toy_target, observed_store, PrefetchBalance(), devices=0, prefetch=prefetch, max_epochs=1
+    )
     assert len(said.beginning("PrefetchBalance: the target runs inside the step")) == 1
     assert rows_of(found) == []
 

@@ -1,4 +1,4 @@
-"""S3Checkpoint in one process, on a folder. Two ranks: tests/ranks; a real S3 server: below, marked slow."""
+"""S3Checkpoint in one process, on a folder. Two ranks: tests/ranks; resuming: test_s3_resume.py."""
 
 import json
 import os
@@ -6,83 +6,27 @@ import re
 import signal
 import time
 
-import numpy as np
 import pytest
-import torch
-from lightning import Callback
 from lightning.pytorch.strategies import FSDPStrategy
 
-from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
 from dflash_lightning.callbacks.signals import StopOnSignal, StoppedBySignal
 from dflash_lightning.checkpoint.fetch import fetch_checkpoint
-from dflash_lightning.checkpoint.listing import list_manifests
-from dflash_lightning.checkpoint.resume import NothingFound
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.local import LocalStore
-from dflash_lightning.checkpoint.stores.open import open_store
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.training.saves import CheckpointsLost
-from tests.ranks.jobs import Recorder, logged, read_rows
-from tests.runs import make_store, toy_data, toy_module, toy_trainer
-
-LENGTHS = np.random.default_rng(5).integers(6, 33, 44).tolist()
-STOP = 4
-PATIENCE = 300.0
-"""Seconds for a writer of its own process, which imports torch, on a machine that may be busy."""
-EVERY_4 = {"val_check_interval": 4, "check_val_every_n_epoch": None}
-"""Micro-batches between validations."""
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory, toy_target):
-    return make_store(tmp_path_factory.mktemp("store"), toy_target, LENGTHS, held_out=[10, 20])
-
-
-class At(Callback):
-    """Does something behind one optimizer step."""
-
-    def __init__(self, step, action):
-        self.step, self.action = step, action
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if pl_module.step_finished and pl_module.data.position.steps == self.step:
-            self.action()
-
-
-def fit(root, target, store, *callbacks, resume=None, **options):
-    recorder = Recorder()
-    settings = {"max_epochs": 1, "enable_checkpointing": True, **options}
-    trainer = toy_trainer(root, callbacks=[*callbacks, recorder], **settings)
-    trainer.fit(toy_module(target), toy_data(store), ckpt_path=resume)
-    return recorder
-
-
-def in_thread(folder, **options):
-    return S3Checkpoint(str(folder), **{"process": False, "every_n_steps": 2, **options})
-
-
-def steps_in(folder):
-    """Of the checkpoints that are complete, oldest first."""
-    manifests = list_manifests(LocalStore(folder), "").manifests
-    return [(m.step, m.kind) for m in reversed(manifests)]
-
-
-def manifests_in(folder):
-    return list(reversed(list_manifests(LocalStore(folder), "").manifests))
-
-
-class Fail(Exception):
-    pass
-
-
-def fail():
-    raise Fail("an error of the training code")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, toy_target, store):
-    """Never stopped, and without S3Checkpoint."""
-    return fit(tmp_path_factory.mktemp("whole"), toy_target, store)
+from tests.callbacks.saving_runs import (
+    EVERY_4,
+    At,
+    fit,
+    in_thread,
+    manifests_in,
+    steps_in,
+)
+from tests.callbacks.saving_runs import store as store
+from tests.callbacks.saving_runs import whole as whole
+from tests.ranks.jobs import logged, read_rows
+from tests.runs import toy_module, toy_trainer
 
 
 def test_it_changes_nothing_and_leaves_the_newest(tmp_path, toy_target, store, whole, caplog):
@@ -96,39 +40,6 @@ def test_it_changes_nothing_and_leaves_the_newest(tmp_path, toy_target, store, w
     (last,) = [line for line in caplog.messages if line.startswith(f"step {kept[-1][0]} ({kept[-1][1]})")]
     where = f"{tmp_path}/kept/step={total}-"
     assert re.fullmatch(rf".* is durable \(0\.\d MB, \d+\.\d s after the copy\): {where}[0-9a-f]{{8}}", last)
-
-
-@pytest.mark.parametrize("process", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_stopped_and_resumed_by_address_equals_never_stopped(process, tmp_path, toy_target, store, whole):
-    folder = tmp_path / "kept"
-    with pytest.raises(Fail):
-        fit(
-            tmp_path / "a",
-            toy_target,
-            store,
-            S3Checkpoint(str(folder), every_n_steps=3, process=process, deadline_s=PATIENCE),
-            At(STOP, fail),
-        )
-    assert steps_in(folder)[-1] == (STOP, "exception")
-    callback = S3Checkpoint(str(folder), every_n_steps=3, process=process)
-    rest = fit(tmp_path / "b", toy_target, store, callback, resume=str(folder))
-    assert rest.steps == whole.steps[STOP:]
-    assert rest.batches == whole.batches[2 * STOP :]
-    assert len({m.run_id for m in manifests_in(folder)}) == 1  # under the same prefix it is the same run
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")  # callbacks that are not there now
-def test_an_address_with_a_step_and_a_file_for_stock_lightning(tmp_path, toy_target, store, whole):
-    folder = tmp_path / "kept"
-    fit(tmp_path / "a", toy_target, store, in_thread(folder, keep_last=-1))
-    by_step = fit(tmp_path / "b", toy_target, store, in_thread(tmp_path / "other"), resume=f"{folder}/step=4")
-    (file,) = (folder / "data").glob("step=4-*.ckpt")
-    assert torch.load(file, weights_only=True)["DFlashDataModule"]["position"]["steps"] == 4
-    by_file = fit(tmp_path / "c", toy_target, store, resume=str(file))
-    assert by_step.steps == by_file.steps == whole.steps[4:]
-    runs = {m.run_id for where in ("kept", "other") for m in manifests_in(tmp_path / where)}
-    assert len(runs) == 2  # under another prefix it is another run
 
 
 @pytest.mark.slow
@@ -279,62 +190,3 @@ def test_minutes_count_from_the_last_save(tmp_path, toy_target, store, whole):
     fit(tmp_path, toy_target, store, callback, At(3, lambda: time.sleep(0.5)))
     assert 3 in {step for step, _ in steps_in(folder)}
     assert steps_in(folder)[-1][0] == len(whole.steps)
-
-
-def test_an_address_without_a_checkpoint_is_an_error(tmp_path, toy_target, store):
-    with pytest.raises(NothingFound, match="there is no checkpoint"):
-        fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept"), resume=str(tmp_path / "nothing"))
-
-
-def test_one_command_line_for_the_first_start_and_every_restart(tmp_path, toy_target, store, whole, caplog):
-    folder = tmp_path / "kept"
-    command = {"resume": f"{folder}/last"}
-    callback = in_thread(folder, every_n_steps=3, if_missing="fresh")
-    with pytest.raises(Fail):
-        fit(tmp_path / "a", toy_target, store, callback, At(STOP, fail), **command)
-    assert f"starting fresh: there is no checkpoint {folder}/last: nothing lies there" in caplog.text
-    caplog.clear()
-    rest = fit(tmp_path / "b", toy_target, store, in_thread(folder, if_missing="fresh"), **command)
-    assert rest.steps == whole.steps[STOP:]
-    assert "starting fresh" not in caplog.text
-
-
-@pytest.mark.parametrize("address", ["kept/best", "kept/step=4", "other", "other/last"])
-def test_only_the_newest_of_the_own_store_may_be_missing(address, tmp_path, toy_target, store):
-    callback = in_thread(tmp_path / "kept", if_missing="fresh")
-    with pytest.raises(NothingFound, match="there is no checkpoint"):
-        fit(tmp_path, toy_target, store, callback, resume=f"{tmp_path}/{address}")
-
-
-def test_a_checkpoint_that_is_broken_is_not_missing(tmp_path, toy_target, store):
-    (tmp_path / "kept" / "manifests").mkdir(parents=True)
-    (tmp_path / "kept" / "manifests" / "step=000000000004-1a2b3c4d.json").write_text("{")
-    callback = in_thread(tmp_path / "kept", if_missing="fresh")
-    with pytest.raises(StoreError, match="no checkpoint at .* can be used: .*or was cut"):
-        fit(tmp_path, toy_target, store, callback, resume=str(tmp_path / "kept"))
-
-
-@pytest.mark.slow
-def test_no_download_stays(tmp_path, toy_target, store, monkeypatch):
-    folder, cache = tmp_path / "kept", tmp_path / "tmp"
-    cache.mkdir()
-    fit(tmp_path / "a", toy_target, store, in_thread(folder))
-    monkeypatch.setattr("tempfile.tempdir", str(cache))
-    fit(tmp_path / "b", toy_target, store, in_thread(folder), resume=f"{folder}/last", max_epochs=2)
-    assert [*cache.glob("dflash-checkpoint-*")] == []
-
-
-@pytest.mark.slow
-def test_a_real_s3_server(tmp_path, toy_target, store, whole, s3_settings, s3_uri):
-    """Saved by a process of its own, resumed by address."""
-
-    def to_s3(**options):
-        return S3Checkpoint(s3_uri, s3_settings, **{"every_n_steps": 2, "deadline_s": PATIENCE, **options})
-
-    with pytest.raises(Fail):
-        fit(tmp_path / "a", toy_target, store, to_s3(), At(STOP, fail))
-    rest = fit(tmp_path / "b", toy_target, store, to_s3(), resume=f"{s3_uri}/last")
-    assert rest.steps == whole.steps[STOP:]
-    manifests = list_manifests(*open_store(s3_uri, s3_settings)).manifests
-    assert [m.step for m in manifests] == [len(whole.steps), len(whole.steps) - 2][: len(manifests)]
-    assert {m.run_id for m in manifests} == {manifests[0].run_id}
