@@ -162,7 +162,8 @@ def finish(store: ObjectStore, prefix: str, job: SaveJob, durable: Durable) -> P
 def _point(
     store: ObjectStore, prefix: str, job: SaveJob, newest: Manifest, staying: Sequence[Manifest]
 ) -> list[StoreError]:
-    best = best_first(staying, job.retention.monitor, job.retention.mode)
+    ours = [manifest for manifest in staying if manifest.run_id == job.run_id]
+    best = best_first(ours, job.retention.monitor, job.retention.mode)
     problems = []
     for key, target in ((LAST, newest), *((BEST, manifest) for manifest in best[:1])):
         text = json.dumps(

@@ -140,12 +140,13 @@ def choose(manifests: Sequence[Manifest], which: str, place: str = "this prefix"
     if which in ("last", "newest"):
         return list(manifests)
     if which == "best":
-        rule = next((m for m in manifests if m.monitor is not None), None)
-        best = [] if rule is None else best_first(manifests, rule.monitor, rule.mode)
+        ours = [m for m in manifests if m.run_id == manifests[0].run_id]  # not of a run that was here before
+        rule = next((m for m in ours if m.monitor is not None), None)
+        best = [] if rule is None else best_first(ours, rule.monitor, rule.mode)
         if manifests and not best:
             raise ValueError(
-                f"{place}: no checkpoint there has a finite value of a monitored metric, so none is best; "
-                "resume from last or from a step"
+                f"{place}: no checkpoint of the newest run there has a finite value of a monitored metric: "
+                "none is best; resume from last or from a step"
             )
         return best
     if _WHICH.fullmatch(which) is None:

@@ -1,5 +1,6 @@
 """Case 18: an address means the newest checkpoint that verifies; what is broken is skipped, and said."""
 
+import json
 import pickle
 
 import pytest
@@ -242,11 +243,19 @@ def test_a_step_that_is_not_there_lists_those_that_are(store):
         resolve(store, PREFIX, "step=5")
 
 
+def test_the_best_is_that_of_the_newest_run(store):
+    """A fresh run under an old prefix is not judged by the run that was there before."""
+    save(store, 2, retention=keep(monitor="loss"), metrics={"loss": 9.0}, run_id="later")
+    assert resolve(store, PREFIX, "best").step == 2
+    assert json.loads(store.read(f"{PREFIX}/best.json"))["step"] == 2
+    assert resolve(store, PREFIX, "last").step == 2
+
+
 @pytest.mark.parametrize("metrics", [{}, {"loss": float("nan")}])
 def test_no_best_without_a_finite_value(metrics):
     store = MemoryStore()
     save(store, 4, retention=Retention(monitor="loss"), metrics=metrics)
-    with pytest.raises(ValueError, match="no checkpoint there has a finite value of a monitored metric"):
+    with pytest.raises(ValueError, match="no checkpoint of the newest run there has a finite value"):
         resolve(store, PREFIX, "best")
 
 
