@@ -14,6 +14,8 @@ from typing import Any
 from dflash_lightning.regenerate.journal import Journal, sync_folder
 from dflash_lightning.regenerate.summary import Summary
 
+# Legal in JSON as they are, but some readers end a line there.
+_LINE_ENDS = str.maketrans({end: f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"})
 STATUS_SUFFIX = ".status"  # no suffix of an input: a folder of outputs can be an input
 
 
@@ -44,7 +46,7 @@ def publish(journal: Journal, output: Path, *, max_failed: float) -> Summary:
 
 def _line(value: Any) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+        return json.dumps(value, ensure_ascii=False).translate(_LINE_ENDS).encode() + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair, which only the escaped form can hold
         return json.dumps(value).encode() + b"\n"
 

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from dflash_lightning.data.conversations import RowError
 from dflash_lightning.data.sources import Source, find_sources, require_distinct
@@ -27,6 +27,7 @@ HOPELESS_ROWS = 200  # that many rows without one that can be used: do not answe
 OnProgress = Callable[[int, int, int], None]
 
 
+@runtime_checkable
 class Backend(Protocol):
     """Whatever answers chats."""
 

@@ -1,0 +1,142 @@
+"""The command: options, messages, both backends, and an output that `prepare` reads."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from dflash_lightning.commands import prepare
+from dflash_lightning.commands.regenerate import main
+from dflash_lightning.data.store import TokenStore
+from dflash_lightning.decoding.plain import decode_plain
+from dflash_lightning.target.loading import load_target
+from tests.data.chats import row
+from tests.regenerate.answering import question, read_rows, write_rows
+from tests.regenerate.conftest import chat_server as chat_server
+from tests.regenerate.test_batch import TEMPLATE
+
+ROWS = [row("t9 t8", "t3", "t7", "t3"), question("t12 t13 t14"), row("t20", "t3")]
+
+
+@pytest.fixture(scope="module")
+def target_folder(toy_target, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chat") / "target"
+    shutil.copytree(toy_target, folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [1]}))
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path):
+    """--input and --output."""
+    given = write_rows(tmp_path / "in.jsonl", ROWS)
+    return ["--input", str(given), "--output", str(tmp_path / "out.jsonl")]
+
+
+def local(target_folder, *more):
+    return ["--target", str(target_folder), "--device", "cpu", "--dtype", "float32", *more]
+
+
+def test_the_targets_own_answers_become_a_token_store(files, target_folder, tmp_path, capsys):
+    stops = ["--stop-token", *(f"t{i}" for i in range(30, 50))]  # so that random text ends
+    options = local(target_folder, "--max-new-tokens", "60", "--batch-size", "2", *stops, "--max-failed", "0")
+    assert main([*files, *options]) == 0
+    shown = capsys.readouterr().out
+    assert f"{tmp_path}/out.jsonl: 3 chats, " in shown
+    assert "this run 3 rows in 0:00:0" in shown
+    written = read_rows(tmp_path / "out.jsonl")
+    target, tokenizer = (
+        load_target(target_folder, dtype=torch.float32),
+        AutoTokenizer.from_pretrained(target_folder),
+    )
+    for given in written:
+        for turn, message in enumerate(given["messages"]):
+            if message["role"] == "assistant":
+                text = tokenizer.apply_chat_template(
+                    given["messages"][:turn], tokenize=False, add_generation_prompt=True
+                )
+                ids = tokenizer(text, add_special_tokens=False).input_ids
+                alone = decode_plain(target, ids, max_new_tokens=60, stop_ids=[1, *range(30, 50)])
+                assert message["content"] == tokenizer.decode(alone.token_ids[:-1])
+    store = [*("--input", str(tmp_path / "out.jsonl")), *("--target", str(target_folder))]
+    assert prepare.main([*store, "--output", str(tmp_path / "store"), "--validation-share", "0"]) == 0
+    assert TokenStore.open(tmp_path / "store").manifest.kept["train"] == 3
+
+
+def test_a_server_is_asked_with_every_option(files, chat_server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DFLASH_SERVER_KEY", "sk-from-environment")
+    options = [
+        *("--server", chat_server.url, "--model", "toy-2", "--max-new-tokens", "77", "--temperature", "0.6"),
+        *("--top-k", "5", "--top-p", "0.9", "--seed", "4", "--turns", "last", "--concurrency", "2"),
+        *("--template-arguments", '{"enable_thinking": false}', "--request", '{"min_p": 0.1}'),
+        *("--timeout", "9", "--deadline", "10", "--attempts", "2"),
+    ]
+    assert main([*files, *options]) == 0
+    seen = chat_server.seen()
+    sent = [body for body in seen["bodies"] if body["model"] == "toy-2"]
+    assert len(sent) == 3  # the last turn of each
+    wanted = {"max_tokens": 77, "temperature": 0.6, "top_k": 5, "top_p": 0.9, "min_p": 0.1}
+    assert all(wanted.items() <= body.items() for body in sent)
+    assert all(body["chat_template_kwargs"] == {"enable_thinking": False} for body in sent)
+    assert "Bearer sk-from-environment" in seen["keys"]
+    shown = capsys.readouterr()
+    assert "sk-from-environment" not in shown.out + shown.err
+    assert "out.jsonl: 3 chats, 21 generated tokens" in shown.out
+
+
+def test_what_is_not_ok_is_shown_with_its_places(chat_server, tmp_path, capsys):
+    given = write_rows(tmp_path / "in.jsonl", [*ROWS, {"text": "x"}, question("shown [length]")])
+    assert (
+        main(["--input", str(given), "--output", str(tmp_path / "o.jsonl"), "--server", chat_server.url]) == 0
+    )
+    shown = capsys.readouterr().out
+    assert "skipped: no messages, conversations, or input_ids + loss_mask            1\n" in shown
+    assert f"{given}:4: columns: text" in shown
+    assert f"  1 x truncated: an answer reached the limit of new tokens\n      {given}:5: answer 1" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give either the --target to run here, or the --server to ask"),
+        (["--target", "a", "--server", "http://h"], "give either the --target"),
+        (["--server", "http://127.0.0.1:9"], "no server answers (http://127.0.0.1:9/v1/models: Connection"),
+        (["--server", "localhost"], "server 'localhost' is no address"),
+        (["--target", "gone"], "gone"),
+        (["--target", "gone", "--top-p", "2"], "top_p is a share above 0 and at most 1, got 2.0"),
+        (["--target", "gone", "--output", "o.txt"], "output o.txt must end in one of .jsonl"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_1(options, message, files, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*files, *options]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("regenerate: ")
+    assert message in shown
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_target_without_template_is_one_message(files, toy_target, capsys):
+    assert main([*files, *local(toy_target)]) == 1
+    assert "the target's tokenizer has no chat template" in capsys.readouterr().err
+
+
+def test_other_settings_do_not_go_on_with_unfinished_work(files, target_folder, capsys):
+    cut = local(target_folder, "--max-new-tokens", "1")  # every answer is cut off
+    assert main([*files, *cut]) == 1
+    assert "none of the 3 rows can be used" in capsys.readouterr().err
+    assert main([*files, *local(target_folder, "--max-new-tokens", "9")]) == 1
+    assert "max_new_tokens was 1, is 9. Give the former settings" in capsys.readouterr().err
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "python cli.py regenerate --input chats.jsonl --output mine.jsonl --server http" in shown
+    assert "DFLASH_SERVER_KEY" in shown
