@@ -34,7 +34,7 @@ def require_shapes(state: Mapping[str, Tensor], config: DrafterConfig, *, source
     expected = expected_shapes(config)
     found = {name: tuple(tensor.shape) for name, tensor in state.items()}
     faults = [f"missing {name}" for name in sorted(expected.keys() - found.keys())]
-    faults += [f"unknown {name}" for name in sorted(found.keys() - expected.keys())]
+    faults += [f"unknown {name}{_hint(name)}" for name in sorted(found.keys() - expected.keys())]
     faults += [
         f"{name} is {list(found[name])} where the config says {list(expected[name])}"
         for name in sorted(expected.keys() & found.keys())
@@ -42,6 +42,12 @@ def require_shapes(state: Mapping[str, Tensor], config: DrafterConfig, *, source
     ]
     if faults:
         raise ValueError(f"{source} does not hold the drafter its config describes: " + "; ".join(faults))
+
+
+def _hint(name: str) -> str:
+    """It may have been trained along, or be another target's: to read past it could be wrong."""
+    borrowed = name.endswith(("embed_tokens.weight", "lm_head.weight"))
+    return ": z-lab's format borrows it from the target, take it out of the file" if borrowed else ""
 
 
 def _layer_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:

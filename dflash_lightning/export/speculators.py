@@ -172,6 +172,8 @@ def _require_kind(raw: Mapping[str, Any], decoder: Mapping[str, Any], source: st
     kind = raw.get("speculators_model_type")
     if kind != "dflash":
         raise ValueError(f"{source} describes a speculator of type {kind!r}; only 'dflash' is supported")
+    if not decoder:
+        raise ValueError(f"{source} has no transformer_layer_config")
     pruned, rows = raw.get("draft_vocab_size"), decoder.get("vocab_size")
     if pruned not in (None, rows):
         raise ValueError(

@@ -68,3 +68,61 @@ def test_help_teaches(capsys):
         main(["--help"])
     assert exit_info.value.code == 0
     assert "python cli.py export --checkpoint runs/mine" in capsys.readouterr().out
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_a_card_and_the_servers_lines_come_with_it(checkpoint, tmp_path, capsys):
+    folder = tmp_path / "drafter"
+    assert run("--checkpoint", checkpoint, "--output", folder, "--target", "owner/model") == 0
+    printed = capsys.readouterr().out
+    assert "vllm serve owner/model --speculative-config" in printed
+    assert "--speculative-num-draft-tokens 4" in printed
+    assert "# drafter" in (folder / "README.md").read_text()
+
+
+def test_a_folder_is_converted_there_and_back_without_loss(checkpoint, tmp_path, capsys):
+    first, there, back = (tmp_path / name for name in ("a", "b", "c"))
+    assert run("--checkpoint", checkpoint, "--output", first, "--dtype", "float32") == 0
+    to_speculators = ("--checkpoint", first, "--output", there, "--format", "speculators")
+    assert run(*to_speculators) == 1
+    assert "format names the target, and the source does not: add --target" in capsys.readouterr().err
+    assert not there.exists()
+    assert run(*to_speculators, "--target", "owner/model") == 0
+    assert f"vllm serve {there}\n" in capsys.readouterr().out
+    assert run("--checkpoint", there, "--output", back) == 0
+    assert "in float32" in capsys.readouterr().out
+    for name in ("config.json", "model.safetensors"):
+        assert (back / name).read_bytes() == (first / name).read_bytes()
+    assert "--target owner/model" not in (first / "README.md").read_text()
+    assert "owner/model" in (back / "README.md").read_text()
+
+
+def test_code_for_transformers_is_copied_on_request(checkpoint, tmp_path, capsys):
+    folder = tmp_path / "drafter"
+    assert run("--checkpoint", checkpoint, "--output", folder, "--remote-code") == 0
+    assert "dflash_lightning" not in (folder / "dflash.py").read_text()
+    assert "--trust-remote-code" in capsys.readouterr().out
+    arguments = ("--checkpoint", checkpoint, "--output", folder, "--remote-code", "--overwrite")
+    assert run(*arguments, "--format", "speculators") == 1
+    assert "--remote-code belongs to z-lab's format" in capsys.readouterr().err
+    assert (folder / "dflash.py").is_file()
+
+
+@pytest.mark.slow
+def test_check_tells_this_drafter_from_another(checkpoint, tmp_path, capsys):
+    folder = tmp_path / "drafter"
+    assert run("--checkpoint", checkpoint, "--output", folder, "--remote-code", "--check") == 0
+    said = capsys.readouterr().out
+    assert "read by dflash_lightning in a fresh process: same" in said
+    assert "read by transformers in a fresh process: same" in said
+    other = tmp_path / "other.ckpt"
+    torch.save(as_fit_saves_it(DFlashDrafter(TOY, seed=1)), other)
+    before = (folder / "model.safetensors").read_bytes()
+    assert run("--checkpoint", other, "--output", folder, "--check") == 1
+    said = capsys.readouterr()
+    assert "ANOTHER DRAFTER" in said.out
+    assert "does not hold the drafter of" in said.err
+    assert (folder / "model.safetensors").read_bytes() == before

@@ -1,0 +1,137 @@
+"""The model card, the launch lines and where their facts come from: nothing that is not known has a line."""
+
+import json
+import shlex
+
+import pytest
+import torch
+
+from dflash_lightning.drafter.model import DFlashDrafter
+from dflash_lightning.export.card import model_card
+from dflash_lightning.export.checkpoint import read_checkpoint
+from dflash_lightning.export.facts import RunFacts, settings_digest
+from dflash_lightning.export.serve import generate_line, launch_lines
+from dflash_lightning.export.target import TargetFacts, target_facts
+from tests.export.test_checkpoint import as_fit_saves_it
+from tests.export.test_zlab import QWEN3_8B, TOY
+
+
+def trained_checkpoint(path, **callback):
+    content = as_fit_saves_it(DFlashDrafter(TOY))
+    content["dflash"] |= {"settings": {"model.lr": 0.002}, "logged": {"tokens": 1_234_567}}
+    content["DFlashDataModule"] = {
+        "position": {"epoch": 3, "cursor": 0, "steps": 81},
+        "plan": {"digest": "9f", "settings": {"store": "5e", "samples": 960, "seed": 0, "num_anchors": 24}},
+    }
+    best = {"monitor": "val/tau", "best_model_score": torch.tensor(2.5), "best_model_path": "runs/best.ckpt"}
+    content["callbacks"] = {"ModelCheckpoint{...}": best | callback, "Other": {"steps": 2}}
+    torch.save(content, path)
+    return read_checkpoint(path).run
+
+
+def test_the_facts_of_a_run_are_those_of_its_checkpoint(tmp_path):
+    run = trained_checkpoint(tmp_path / "best.ckpt")
+    assert (run.steps, run.epochs, run.tokens, run.samples) == (81, 3, 1_234_567, 960)
+    assert (run.store, run.plan) == ("5e", "9f")
+    assert run.settings == {"model.lr": 0.002, "data.num_anchors": 24, "data.seed": 0}
+    assert run.metrics == {"val/tau": 2.5}
+    assert len(run.digest) == 24
+
+
+@pytest.mark.parametrize(
+    ("name", "callback"),
+    [("last.ckpt", {}), ("best.ckpt", {"monitor": None}), ("best.ckpt", {"monitor": "train/loss"})],
+)
+def test_a_score_of_other_weights_is_no_fact_of_these(tmp_path, name, callback):
+    assert trained_checkpoint(tmp_path / name, **callback).metrics == {}
+
+
+def test_a_manifests_figures_come_first(tmp_path):
+    trained_checkpoint(tmp_path / "best.ckpt")
+    figures = {"val/tau": 3.0, "val/streak": 2.0, "train/loss": 1.0}
+    found = read_checkpoint(tmp_path / "best.ckpt", metrics=figures).run
+    assert found.metrics == {"val/tau": 3.0, "val/streak": 2.0}
+
+
+def test_a_bare_checkpoint_has_no_facts_and_no_error(tmp_path):
+    torch.save(as_fit_saves_it(DFlashDrafter(TOY)), tmp_path / "x.ckpt")
+    assert read_checkpoint(tmp_path / "x.ckpt").run == RunFacts()
+
+
+def test_the_digest_tells_settings_apart():
+    one = settings_digest({"a": 1, "b": 2}, {"lr": 1})
+    assert one == settings_digest({"b": 2, "a": 1}, {"lr": 1})
+    assert one != settings_digest({"a": 1, "b": 2}, {"lr": 2})
+
+
+def card(**changes):
+    given = {
+        "name": "mine",
+        "dtype": "bfloat16",
+        "target": TargetFacts("owner/model", digest="d1"),
+        "run": RunFacts(
+            steps=81, settings={"x": None, "model.objective": "CE(a|b)"}, metrics={"val/tau": 2.5}
+        ),
+        "lines": {"vLLM": "vllm serve owner/model"},
+        "remote_code": True,
+    }
+    return model_card(TOY, **given | changes)
+
+
+def test_every_known_fact_is_on_the_card():
+    text = card()
+    assert text.startswith("---\nlibrary_name: transformers\nbase_model: owner/model\n")
+    for line in (
+        "# mine",
+        "| parameters | 77,408 in bfloat16 |",
+        "| tapped target layers | 1, 3, 5 |",
+        "| digest of the target, at export | d1 |",
+        "| optimizer steps | 81 |",
+        "| `model.objective` | `CE(a\\|b)` |",
+        "| val/tau | 2.5 |",
+        "# vLLM\nvllm serve owner/model",
+        'AutoModel.from_pretrained("mine", trust_remote_code=True)',
+    ):
+        assert line in text
+
+
+def test_what_is_not_known_has_no_line():
+    text = card(run=None, target=None, remote_code=False)
+    for word in ("Training", "None", "base_model", "digest", "trust_remote_code", "Held-out"):
+        assert word not in text
+    assert "None" not in card()
+    assert "base_model" not in card(target=TargetFacts("/a/folder"))
+
+
+def test_each_server_is_told_its_own_count_of_tokens():
+    lines = launch_lines(QWEN3_8B, "drafters/my one", "Qwen/Qwen3-8B", format="zlab", remote_code=False)
+    vllm, sglang = shlex.split(lines["vLLM"]), shlex.split(lines["SGLang"])
+    assert vllm[:3] == ["vllm", "serve", "Qwen/Qwen3-8B"]
+    assert json.loads(vllm[4]) == {
+        "method": "dflash",
+        "model": "drafters/my one",
+        "num_speculative_tokens": 15,
+    }
+    assert sglang[sglang.index("--speculative-num-draft-tokens") + 1] == "16"
+    assert sglang[sglang.index("--speculative-draft-model-path") + 1] == "drafters/my one"
+    assert "--trust-remote-code" not in sglang
+
+
+def test_speculators_folders_are_served_by_their_own_name():
+    lines = launch_lines(QWEN3_8B, "drafters/a", "Qwen/Qwen3-8B", format="speculators", remote_code=False)
+    assert lines["vLLM"] == "vllm serve drafters/a"
+    assert "SGLang" not in lines
+
+
+def test_a_target_that_is_not_known_is_left_to_fill_in():
+    assert "vllm serve TARGET " in launch_lines(TOY, "a", None, format="zlab", remote_code=True)["vLLM"]
+    assert "--target TARGET --drafter a " in generate_line("a", None)
+
+
+def test_a_target_on_this_machine_is_read_one_elsewhere_is_only_named(toy_target):
+    found = target_facts(str(toy_target))
+    assert found.architectures == ("Qwen3ForCausalLM",)
+    assert found.depth
+    assert len(found.digest) == 24
+    assert target_facts("nowhere/model") == TargetFacts("nowhere/model")
+    assert target_facts("/no/such/folder") == TargetFacts("/no/such/folder")
