@@ -16,6 +16,7 @@ COMMANDS = {
     "validate": "teacher-forced loss and acceptance of a checkpoint on the held-out split",
     "export": "a checkpoint to the folder that servers load (z-lab format)",
     "generate": "draft and verify one prompt before your eyes",
+    "evaluate": "acceptance lengths and speed on many prompts, beside plain decoding and prompt lookup",
     "report": "what a run's logs say: loss bands, direction, stalls, and which steps to look at",
     "checkpoints": "list, verify, prune or fetch what lies in a bucket or folder",
 }

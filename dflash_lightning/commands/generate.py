@@ -2,31 +2,37 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
+from dflash_lightning.commands.answer_stream import AnswerStream
 from dflash_lightning.commands.teaching_help import TeachingHelp
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, which `--help` should not cost
-    from dflash_lightning.decoding.decoded import Decoded, OnRound
+    from dflash_lightning.decoding.decoded import Decoded
+    from dflash_lightning.decoding.sampling import Sampling
     from dflash_lightning.drafter.model import DFlashDrafter
     from dflash_lightning.target.model import Target
 
 DESCRIPTION = """\
-Answer one prompt greedily: the drafter proposes a block of tokens, the target verifies them all in one pass.
+Answer one prompt: the drafter proposes a block of tokens, the target verifies them all in one pass.
 The text is the target's own; the acceptance length (tau) says how many tokens each of its passes yielded.
+On a terminal, drafts that stood are green, and the target's own tokens are not (NO_COLOR turns it off).
 
 Examples:
   python cli.py generate --target smollm2-135m-instruct --drafter runs/demo/drafter --prompt "Name a planet."
   python cli.py generate ... --check          # decode once more without a drafter, compare text and speed
   python cli.py generate ... --show-rounds    # a bar where one target pass ends and the next begins
+  python cli.py generate ... --show-rejected  # also the drafts that the target did not take
+  python cli.py generate ... --tree 32        # a tree of 32 drafts per pass instead of a chain
+  python cli.py generate ... --temperature 0.8 --seed 1
   python cli.py generate --target my-model --plain --prompt "..."    # the target alone
 
-In float32 the text equals the target's greedy text token for token. In bfloat16 a pass over several tokens
-may round differently from passes over one, so near-ties can fall the other way.
+In float32 the text equals the target's own text token for token, greedy or with the same seed. In bfloat16
+a pass over several tokens may round differently from passes over one, so near-ties can fall the other way.
 """
 
 
@@ -65,7 +71,25 @@ def make_parser() -> ArgumentParser:
         "--check", action="store_true", help="decode without the drafter too; exit code 1 if the texts differ"
     )
     add("--show-rounds", action="store_true", help="print a bar between the tokens of two target passes")
+    add("--show-rejected", action="store_true", help="print the drafts that were not taken, struck through")
+    add("--color", choices=["auto", "always", "never"], default="auto", help="colour drafts that stood")
+    add("--tree", type=int, metavar="M", help="draft trees of M nodes instead of chains")
+    _add_sampling(parser)
     return parser
+
+
+def _add_sampling(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--temperature", type=float, default=0.0, metavar="T", help="0: the likeliest tokens")
+    add("--top-k", type=int, default=0, metavar="K", help="sample from the K likeliest tokens only; 0: all")
+    add("--top-p", type=float, default=1.0, metavar="P", help="sample from this share of probability only")
+    add("--seed", type=int, default=0, metavar="N", help="same seed, same text")
+    add(
+        "--sampling",
+        choices=["coupling", "rejection"],
+        default="coupling",
+        help="rejection: drafts are drawn at random, too, and stand more often",
+    )
 
 
 @dataclass(frozen=True)
@@ -81,39 +105,107 @@ class Run:
 
     def summary(self) -> str:
         tokens, rounds = len(self.decoded.token_ids), len(self.decoded.rounds)
+        drafted = max(
+            0, tokens - 1 - rounds
+        )  # the prefill's token is the target's own, and one of each round
         return (
             f"{tokens} tokens in {rounds} rounds: acceptance length (tau) {self.decoded.tau:.2f}, "
-            f"{self.tokens_per_s:.1f} tokens/s"
+            f"{drafted / max(1, tokens):.0%} of the text drafted, {self.tokens_per_s:.1f} tokens/s"
+        )
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Target and prompt; decodes with a drafter or without, as the options say."""
+
+    options: Namespace
+    target: "Target"
+    prompt_ids: Sequence[int]
+    stop_ids: Collection[int]
+    sampling: "Sampling | None"
+
+    def run(self, drafter: "DFlashDrafter | None", stream: AnswerStream | None) -> Run:
+        started = time.perf_counter()
+        return Run(self._decoded(drafter, stream), time.perf_counter() - started)
+
+    def _decoded(self, drafter: "DFlashDrafter | None", stream: AnswerStream | None) -> "Decoded":
+        from dflash_lightning.decoding.chain import decode_chain
+        from dflash_lightning.decoding.plain import decode_plain
+        from dflash_lightning.decoding.tree_verify import decode_tree
+
+        common: Any = {
+            "max_new_tokens": self.options.max_new_tokens,
+            "stop_ids": self.stop_ids,
+            "sampling": self.sampling,
+            "on_round": None if stream is None else stream.write,
+        }
+        if drafter is None:
+            return decode_plain(self.target, self.prompt_ids, **common)
+        common["block_size"] = self.options.block_size
+        if self.options.tree is not None:
+            return decode_tree(self.target, drafter, self.prompt_ids, budget=self.options.tree, **common)
+        return decode_chain(
+            self.target,
+            drafter,
+            self.prompt_ids,
+            on_draft=None if stream is None else stream.drafted,
+            **common,
         )
 
 
 def _generate(options: Namespace) -> int:
-    if options.drafter is None and not options.plain:
-        raise ValueError("give the --drafter to draft with, or --plain to decode with the target alone")
+    _require_sense(options)
     import torch
     from transformers.utils import logging
 
-    from dflash_lightning.target.loading import load_target, load_tokenizer
+    from dflash_lightning.data.tokenizer import stop_ids
+    from dflash_lightning.decoding.context import require_room
+    from dflash_lightning.decoding.sampling import Sampling
+    from dflash_lightning.target.loading import load_stop_ids, load_target, load_tokenizer
 
     logging.disable_progress_bar()  # a bar of weights being loaded would stand in the middle of the answer
     dtype = getattr(torch, options.dtype)
+    sampling = Sampling(
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+        method=options.sampling,
+    )
     tokenizer = load_tokenizer(options.target)
     prompt_ids = encode_prompt(tokenizer, options.prompt, raw=options.raw)
     target = load_target(options.target, dtype=dtype, device=options.device)
+    require_room(target.config, len(prompt_ids), options.max_new_tokens)
     drafter = None if options.plain else _load_drafter(options, target, dtype)
-    stream = Stream(tokenizer, show_rounds=options.show_rounds)
-    run = _decode(options, target, drafter, prompt_ids, tokenizer, stream.write)
+    ends = stop_ids(tokenizer, [], load_stop_ids(options.target))
+    decoder = Decoder(options, target, prompt_ids, ends, None if sampling.greedy else sampling)
+    shown = {"show_rounds": options.show_rounds, "show_rejected": options.show_rejected}
+    run = decoder.run(drafter, AnswerStream(tokenizer, colour=options.color, **shown))
     print(f"\n\n{run.summary()}")
     if not options.check or drafter is None:
         return 0
-    return _check(run, _decode(options, target, None, prompt_ids, tokenizer, None), tokenizer)
+    return _check(run, decoder.run(None, None), tokenizer, whose="own" if decoder.sampling else "own greedy")
+
+
+def _require_sense(options: Namespace) -> None:
+    if options.drafter is None and not options.plain:
+        raise ValueError("give the --drafter to draft with, or --plain to decode with the target alone")
+    if options.show_rejected and (options.plain or options.tree is not None):
+        raise ValueError(
+            "--show-rejected shows what a chain of drafts lost; it goes with neither --plain nor --tree"
+        )
+    if options.check and options.sampling == "rejection" and options.temperature > 0:
+        raise ValueError(
+            "--check compares with plain sampling from the same seed, which rejection sampling equals in "
+            "distribution only, not token for token; check with --sampling coupling"
+        )
 
 
 def _load_drafter(options: Namespace, target: "Target", dtype: Any) -> "DFlashDrafter":
     from dflash_lightning.export.formats import load_drafter
     from dflash_lightning.target.geometry import require_fits
 
-    drafter = load_drafter(options.drafter, dtype=dtype, device=options.device)
+    drafter = load_drafter(options.drafter, dtype=dtype, device=options.device, depth=target.depth)
     require_fits(drafter.config, target.config)
     return drafter
 
@@ -122,71 +214,17 @@ def encode_prompt(tokenizer: Any, prompt: str, *, raw: bool) -> list[int]:
     """Token ids of the prompt: as one user turn of the target's chat template, or as it stands."""
     if raw:
         return list(tokenizer(prompt).input_ids)
-    if not getattr(tokenizer, "chat_template", None):
-        raise ValueError("the target's tokenizer has no chat template; use --raw to continue plain text")
-    turns = [{"role": "user", "content": prompt}]
-    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    return list(tokenizer(text, add_special_tokens=False).input_ids)  # the template wrote them already
+    from dflash_lightning.evaluation.tokens import chat_ids
+
+    return chat_ids(tokenizer, [{"role": "user", "content": prompt}])
 
 
-def stop_ids(target: "Target", tokenizer: Any) -> set[int]:
-    """Every token that ends an answer: the generation config's list and the tokenizer's own."""
-    listed = getattr(target.model.generation_config, "eos_token_id", None)
-    ids = {tokenizer.eos_token_id, *(listed if isinstance(listed, list) else [listed])}
-    return {token_id for token_id in ids if token_id is not None}
-
-
-def _decode(
-    options: Namespace,
-    target: "Target",
-    drafter: "DFlashDrafter | None",
-    prompt_ids: Sequence[int],
-    tokenizer: Any,
-    on_round: "OnRound | None",
-) -> Run:
-    from dflash_lightning.decoding.chain import decode_chain
-    from dflash_lightning.decoding.plain import decode_plain
-
-    ends, limit = stop_ids(target, tokenizer), options.max_new_tokens
-    started = time.perf_counter()
-    if drafter is None:
-        decoded = decode_plain(target, prompt_ids, max_new_tokens=limit, stop_ids=ends, on_round=on_round)
-    else:
-        decoded = decode_chain(
-            target,
-            drafter,
-            prompt_ids,
-            max_new_tokens=limit,
-            stop_ids=ends,
-            block_size=options.block_size,
-            on_round=on_round,
-        )
-    return Run(decoded, time.perf_counter() - started)
-
-
-class Stream:
-    """Prints text as tokens arrive; holds back the bytes of a character that is not complete yet."""
-
-    def __init__(self, tokenizer: Any, *, show_rounds: bool) -> None:
-        self._tokenizer = tokenizer
-        self._bar = "|" if show_rounds else ""
-        self._ids: list[int] = []
-        self._shown = 0
-
-    def write(self, tokens: Sequence[int]) -> None:
-        self._ids += tokens
-        text = self._tokenizer.decode(self._ids, skip_special_tokens=True)
-        if not text.endswith("\ufffd"):
-            print(text[self._shown :], end=self._bar, flush=True)
-            self._shown = len(text)
-
-
-def _check(drafted: Run, plain: Run, tokenizer: Any) -> int:
-    """Compare with the target's own greedy text, and say where they part."""
+def _check(drafted: Run, plain: Run, tokenizer: Any, *, whose: str) -> int:
+    """Compare with the text of plain decoding, and say where they part."""
     ours, wanted = drafted.decoded.token_ids, plain.decoded.token_ids
     speed = f"{drafted.tokens_per_s / plain.tokens_per_s:.2f} times the speed of plain decoding"
     if ours == wanted:
-        print(f"check: equal to the target's own greedy text, at {speed}")
+        print(f"check: equal to the target's {whose} text, at {speed}")
         return 0
     pairs = zip(ours, wanted, strict=False)
     first = next((i for i, (one, two) in enumerate(pairs) if one != two), min(len(ours), len(wanted)))

@@ -36,6 +36,7 @@ def decode_chain(
     block_size: int | None = None,
     sampling: Sampling | None = None,
     on_round: OnRound | None = None,
+    on_draft: OnRound | None = None,
 ) -> Decoded:
     """Decode one prompt with drafts.
 
@@ -44,6 +45,7 @@ def decode_chain(
         block_size: slots per block, anchor included; at most the trained size (default). 1 drafts nothing.
         sampling: how tokens are drawn; None takes the likeliest.
         on_round: receives the newly committed tokens, for streaming.
+        on_draft: receives the drafted tokens of a round before the target has seen them.
 
     Raises:
         ValueError: empty prompt, block size out of range, or a target that cannot forget rejected tokens.
@@ -54,8 +56,10 @@ def decode_chain(
     if transcript.left > 0:
         transcript.add([chain.prefill()])
     while transcript.left > 0:
-        drafted = chain.draft()
-        transcript.add(chain.commit(drafted[: transcript.left - 1]))  # the target adds one of its own
+        drafted = chain.draft()[: transcript.left - 1]  # the target adds one of its own
+        if on_draft is not None:
+            on_draft(drafted.tolist())
+        transcript.add(chain.commit(drafted))
     return transcript.result()
 
 

@@ -6,7 +6,7 @@ law   work queued on a GPU is finished before the clock is read, at the start of
 """
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -21,7 +21,7 @@ class StageTimes:
     """Adds up over as many decodings as it is given to."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.calls: Counter[str] = Counter()
 
     @contextmanager
@@ -30,7 +30,7 @@ class StageTimes:
         started = time.perf_counter()
         yield
         _finish(device)
-        self.seconds[stage] += time.perf_counter() - started  # type: ignore[assignment]  # a Counter of floats
+        self.seconds[stage] += time.perf_counter() - started
         self.calls[stage] += 1
 
     def shares(self) -> dict[str, float]:

@@ -1,40 +1,13 @@
-import dataclasses
+import json
+import re
 import shutil
 
 import pytest
-import torch
 from transformers import AutoTokenizer
 
-from dflash_lightning.commands.generate import Stream, encode_prompt, main
+from dflash_lightning.commands.answer_stream import AnswerStream, wants_colour
+from dflash_lightning.commands.generate import encode_prompt, main
 from dflash_lightning.decoding.plain import decode_plain
-from dflash_lightning.export.zlab import export_zlab
-from dflash_lightning.target.loading import load_target
-from tests.decoding.drafters import random_drafter
-
-TEMPLATE = (
-    "{% for m in messages %}t2 {{ m.content }} t3 {% endfor %}{% if add_generation_prompt %}t4{% endif %}"
-)
-
-
-@pytest.fixture(scope="module")
-def target_folder(toy_target, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("chat") / "target"
-    shutil.copytree(toy_target, folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.chat_template = TEMPLATE
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def target(target_folder):
-    return load_target(target_folder, dtype=torch.float32)
-
-
-@pytest.fixture(scope="module")
-def drafter_folder(target, tmp_path_factory):
-    drafter = random_drafter(target)
-    return export_zlab(drafter.config, drafter.state_dict(), tmp_path_factory.mktemp("drafter") / "d")
 
 
 def run(target_folder, *extra):
@@ -70,11 +43,6 @@ def test_a_prompt_is_a_user_turn_unless_raw(target_folder):
     assert encode_prompt(tokenizer, "t9 t8", raw=True) == [9, 8]
 
 
-def altered(folder, path, **changes):
-    drafter = random_drafter(load_target(folder, dtype=torch.float32))
-    return export_zlab(dataclasses.replace(drafter.config, **changes), drafter.state_dict(), path)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -82,8 +50,8 @@ def altered(folder, path, **changes):
         ({"num_target_layers": 9, "vocab_size": 60}, "vocabulary 60 against 53, target layers 9 against 8"),
     ],
 )
-def test_a_drafter_of_another_target_is_refused(target_folder, tmp_path, capsys, changes, message):
-    assert run(target_folder, "--drafter", str(altered(target_folder, tmp_path, **changes))) == 1
+def test_a_drafter_of_another_target_is_refused(target_folder, altered, tmp_path, capsys, changes, message):
+    assert run(target_folder, "--drafter", str(altered(tmp_path, **changes))) == 1
     assert message in capsys.readouterr().err
 
 
@@ -92,6 +60,15 @@ def test_a_drafter_of_another_target_is_refused(target_folder, tmp_path, capsys,
     [
         ([], "give the --drafter to draft with, or --plain"),
         (["--drafter", "no/such/folder"], "no/such/folder has no config.json"),
+        (["--plain", "--show-rejected"], "--show-rejected shows what a chain of drafts lost"),
+        (
+            ["--plain", "--max-new-tokens", "510"],
+            "has 6 tokens and its answer may have 510, but the target's",
+        ),
+        (
+            ["--drafter", "x", "--check", "--sampling", "rejection", "--temperature", "1"],
+            "--check compares with plain sampling from the same seed",
+        ),
     ],
 )
 def test_mistakes_are_one_message(target_folder, capsys, extra, message):
@@ -112,8 +89,72 @@ class Bytes:
 
 
 def test_half_a_character_waits_for_its_other_half(capsys):
-    stream = Stream(Bytes(), show_rounds=False)
+    stream = AnswerStream(Bytes())
     first, second = "é".encode()
     for tokens in ([97, first], [second], [98]):
         stream.write(tokens)
     assert capsys.readouterr().out == "aéb"
+
+
+def test_drafts_that_stood_are_green_and_lost_ones_struck_through(capsys):
+    stream = AnswerStream(Bytes(), colour="always", show_rejected=True)
+    stream.write(b"a")  # the prefill's
+    stream.drafted(b"bcd")
+    stream.write(b"bx")
+    stream.drafted(b"yz")
+    stream.write(b"yz!")
+    assert capsys.readouterr().out == "a\033[32mb\033[0m\033[31;9mcd\033[0mx\033[32myz\033[0m!"
+
+
+def test_without_colours_lost_drafts_stand_in_brackets(capsys):
+    stream = AnswerStream(Bytes(), show_rejected=True)
+    stream.drafted(b"bcd")
+    stream.write(b"bx")
+    assert capsys.readouterr().out == "b[-cd-]x"
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_terminal", "environment", "wanted"),
+    [
+        ("auto", True, {"TERM": "xterm"}, True),
+        ("auto", False, {"TERM": "xterm"}, False),
+        ("auto", True, {"NO_COLOR": "1"}, False),
+        ("auto", True, {"NO_COLOR": ""}, True),  # an empty one does not count, says no-color.org
+        ("auto", True, {"TERM": "dumb"}, False),
+        ("always", False, {"NO_COLOR": "1"}, True),
+        ("never", True, {}, False),
+    ],
+)
+def test_colours_are_for_terminals(choice, is_terminal, environment, wanted):
+    assert wants_colour(choice, is_terminal=is_terminal, environment=environment) is wanted
+
+
+def test_an_answer_in_colours_is_the_same_answer(target_folder, drafter_folder, capsys):
+    extra = ["--drafter", str(drafter_folder), "--raw", "--color"]
+    texts = []
+    for colour in ("never", "always"):
+        assert run(target_folder, *extra, colour) == 0
+        texts.append(re.sub("\033[^m]*m", "", capsys.readouterr().out.splitlines()[0]))
+    assert texts[0] == texts[1] != ""
+
+
+@pytest.mark.parametrize(
+    "extra", [["--tree", "6"], ["--temperature", "0.8"], ["--tree", "6", "--top-k", "9"]]
+)
+def test_trees_and_luck_keep_the_targets_own_text(target_folder, drafter_folder, capsys, extra):
+    if "--top-k" in extra:
+        extra = [*extra, "--temperature", "0.8", "--seed", "3"]
+    assert run(target_folder, "--drafter", str(drafter_folder), "--check", *extra) == 0
+    printed = capsys.readouterr().out
+    assert "check: equal to the target's own" in printed
+    assert "% of the text drafted, " in printed
+
+
+def test_every_end_that_the_target_knows_ends_the_answer(target_folder, tmp_path, capsys):
+    """From the same sources as `prepare`: the generation config's list beside the tokenizer's eos."""
+    assert run(target_folder, "--plain", "--raw") == 0
+    folder = shutil.copytree(target_folder, tmp_path / "target")
+    third = AutoTokenizer.from_pretrained(folder)(capsys.readouterr().out.splitlines()[0]).input_ids[2]
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, third]}))
+    assert run(folder, "--plain", "--raw") == 0
+    assert "3 tokens in 2 rounds" in capsys.readouterr().out

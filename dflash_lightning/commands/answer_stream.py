@@ -1,0 +1,64 @@
+"""The answer of `generate` as it comes: who wrote what, in colours where the output is a terminal.
+
+in    the tokens of each round, and the drafts that were made for it
+out   text on standard output
+law   the characters are those of the whole answer, whatever the colours; half a character waits for the other
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+Colour = Literal["auto", "always", "never"]
+RESET = "\033[0m"
+DRAFTED, REJECTED = "\033[32m", "\033[31;9m"  # green; red and struck through
+
+
+def wants_colour(choice: Colour, *, is_terminal: bool, environment: Mapping[str, str]) -> bool:
+    """auto: on a terminal, unless NO_COLOR is set to anything (no-color.org) or the terminal is dumb."""
+    if choice != "auto":
+        return choice == "always"
+    return is_terminal and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+
+
+class AnswerStream:
+    """Prints committed tokens; the drafts that stood differ in colour from the target's own tokens."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        colour: Colour = "never",
+        show_rounds: bool = False,
+        show_rejected: bool = False,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._colours = wants_colour(colour, is_terminal=sys.stdout.isatty(), environment=os.environ)
+        self._bar = "|" if show_rounds else ""
+        self._show_rejected = show_rejected
+        self._ids: list[int] = []
+        self._shown = 0
+        self._drafts: Sequence[int] = ()
+
+    def drafted(self, tokens: Sequence[int]) -> None:
+        """The drafts that the next round judges."""
+        self._drafts = tokens
+
+    def write(self, tokens: Sequence[int]) -> None:
+        """The tokens of a round: drafts that stood, and last the target's own."""
+        self._add(tokens[:-1], DRAFTED)
+        rejected = self._drafts[len(tokens) - 1 :] if self._show_rejected else ()
+        if rejected:
+            text = self._tokenizer.decode(list(rejected), skip_special_tokens=True)
+            print(f"{REJECTED}{text}{RESET}" if self._colours else f"[-{text}-]", end="")
+        self._drafts = ()
+        self._add(tokens[-1:], "")
+        print(end=self._bar, flush=True)
+
+    def _add(self, tokens: Sequence[int], colour: str) -> None:
+        self._ids += tokens
+        text = self._tokenizer.decode(self._ids, skip_special_tokens=True) if tokens else ""
+        if len(text) > self._shown and not text.endswith("\ufffd"):
+            new, self._shown = text[self._shown :], len(text)
+            print(f"{colour}{new}{RESET}" if colour and self._colours else new, end="")

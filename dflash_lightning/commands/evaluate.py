@@ -1,0 +1,246 @@
+"""`python cli.py evaluate`: how well a drafter drafts, here or in a server. Parses, measures, prints."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.regenerate.key import KEY_VARIABLE
+
+if TYPE_CHECKING:  # torch and transformers take seconds to import, which `--help` should not cost
+    from dflash_lightning.decoding.sampling import Sampling
+    from dflash_lightning.evaluation.prompts import Prompt
+
+PICTURES = (".png", ".pdf", ".svg")
+DEMO_PROMPTS = "examples/demo/heldout.jsonl"
+
+DESCRIPTION = f"""\
+Decode prompts with a drafter, plainly, and by prompt lookup; set acceptance lengths and speeds side by side.
+
+  python cli.py evaluate --target smollm2-135m-instruct --drafter runs/demo/drafter --prompts {DEMO_PROMPTS}
+  python cli.py evaluate ... --tree 16 64 --json scores.json --plot scores.png
+  python cli.py evaluate ... --against other/drafter          # A and B, with an interval for the difference
+  python cli.py evaluate ... --batch-size 1                   # the speed-up that papers quote
+  python cli.py evaluate --server http://localhost:8000 --prompts chats.jsonl --concurrency 8
+
+--drafter takes a folder that `export` wrote, or a released one in z-lab's format. Prompts are JSON Lines or
+Parquet: messages or conversations (a last answer is left out), prompt, or turns (the first is asked).
+
+How to read it
+  tau          acceptance length: tokens per target pass, the bonus token included. pooled: all tokens over
+               all rounds; mean: of each prompt's own; first 32: pooled, had every answer ended after 32 new
+               tokens, before small models repeat themselves.
+  prompt       what copying from prompt and answer alone would reach: a drafter is worth what it gains over
+  lookup       this.
+  speed-up     tokens/s over those of plain decoding of the same prompts in this run, prefill included.
+               Below 1 the drafter costs more than it saves.
+  drafting     share of the time that the drafter takes.
+  own text     prompts whose text is that of plain decoding, token for token: all of them in float32, but
+               for near-ties of two tokens; in bfloat16 more of these fall the other way.
+A server is asked for tokens/s, latency, and the acceptance length that it reports itself; its key, if it
+wants one, is read from {KEY_VARIABLE}.
+"""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Exit code 0. Raises ValueError and OSError where the input makes no sense: main.py prints them."""
+    options = make_parser().parse_args(args)
+    _require_writable(options)
+    if options.server:
+        return _ask(options)
+    if options.target is None or options.drafter is None:
+        raise ValueError("give --target and --drafter to decode here, or --server to ask a running server")
+    return _evaluate(options)
+
+
+def make_parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="python cli.py evaluate", description=DESCRIPTION, formatter_class=TeachingHelp
+    )
+    add = parser.add_argument
+    add("--target", help="folder or hub name of the target, or smollm2-135m-instruct")
+    add("--drafter", metavar="DIR", help="folder of the drafter")
+    add("--against", metavar="DIR", help="a second drafter; with --server, the URL of a second server")
+    add(
+        "--prompts",
+        nargs="+",
+        default=[DEMO_PROMPTS],
+        metavar="FILE",
+        help="files, folders or globs of prompts",
+    )
+    add("--category", default="category", metavar="COLUMN", help="column that names the kind of a prompt")
+    add("--limit", type=int, metavar="N", help="only the first so many prompts")
+    add("--tree", type=int, nargs="+", default=[], metavar="M", help="also trees of so many nodes")
+    add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer, in tokens")
+    add("--block-size", type=int, metavar="B", help="slots per block; at most, and by default, as trained")
+    add("--batch-size", type=int, default=8, metavar="N", help="prompts per target pass")
+    add(
+        "--dtype", choices=["float32", "bfloat16", "float16"], default="float32", help="of target and drafter"
+    )
+    add("--device", default="cpu", help="such as cpu or cuda:0")
+    _add_sampling(parser)
+    add(
+        "--server",
+        metavar="URL",
+        help="ask this OpenAI-compatible server instead, such as http://localhost:8000",
+    )
+    add("--model", metavar="NAME", help="name of the model that the server serves, if it serves several")
+    add("--concurrency", type=int, default=1, metavar="N", help="requests that the server gets at once")
+    add(
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="longest wait for one answer of a server",
+    )
+    add("--json", metavar="FILE", help="write the figures for programs")
+    add("--plot", metavar="PNG", help="write a page of pictures (or .pdf, .svg)")
+    return parser
+
+
+def _add_sampling(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--temperature", type=float, default=0.0, metavar="T", help="0: the likeliest tokens")
+    add("--top-k", type=int, default=0, metavar="K", help="sample from the K likeliest tokens only; 0: all")
+    add("--top-p", type=float, default=1.0, metavar="P", help="sample from this share of probability only")
+    add("--seed", type=int, default=0, metavar="N", help="prompt i is sampled with seed N + i")
+
+
+def _require_writable(options: Namespace) -> None:
+    """Before the work, not after it."""
+    for name in ("json", "plot"):
+        path = Path(options[name] or "x")
+        if not path.absolute().parent.is_dir():
+            raise FileNotFoundError(f"--{name} {path}: there is no folder {path.absolute().parent}")
+    if options.plot and Path(options.plot).suffix not in PICTURES:
+        raise ValueError(f"--plot {options.plot}: name a file that ends in {', '.join(PICTURES)}")
+
+
+def _evaluate(options: Namespace) -> int:
+    from transformers.utils import logging
+
+    from dflash_lightning.data.tokenizer import stop_ids
+    from dflash_lightning.evaluation.as_json import as_values
+    from dflash_lightning.evaluation.drafters import (
+        common_block_size,
+        dtype_named,
+        labelled,
+        methods_for,
+        open_drafters,
+    )
+    from dflash_lightning.evaluation.measure import Wanted, measure
+    from dflash_lightning.evaluation.result import evaluation
+    from dflash_lightning.evaluation.table import as_text
+    from dflash_lightning.evaluation.tokens import prompt_ids
+    from dflash_lightning.target.loading import load_stop_ids, load_target, load_tokenizer
+
+    logging.disable_progress_bar()
+    prompts, sampling = _prompts(options), _sampling(options)
+    tokenizer = load_tokenizer(options.target)
+    target = load_target(options.target, dtype=dtype_named(options.dtype), device=options.device)
+    folders = labelled(options.drafter, options.against)
+    drafters = open_drafters(folders, target)
+    wanted = Wanted(
+        prompts=prompt_ids(prompts, tokenizer, target.config, max_new_tokens=options.max_new_tokens),
+        categories=[prompt.category for prompt in prompts],
+        max_new_tokens=options.max_new_tokens,
+        stop_ids=stop_ids(tokenizer, [], load_stop_ids(options.target)),
+        batch_size=options.batch_size,
+        block_size=common_block_size(drafters, options.block_size),
+        sampling=sampling,
+    )
+    with _bar("decoding", len(prompts)) as step:
+        measured = measure(target, methods_for(drafters, options.tree), wanted, on_group=step)
+    found = evaluation(
+        measured,
+        wanted,
+        target=options.target,
+        drafters=folders,
+        dtype=options.dtype,
+        device=options.device,
+        block_size=wanted.block_size or 1,
+    )
+    print(as_text(found))
+    _write_json(options, as_values(found))
+    if options.plot:
+        from dflash_lightning.evaluation.pictures import draw_evaluation  # matplotlib takes a second
+
+        draw_evaluation(found, Path(options.plot))
+        print(f"wrote {options.plot}", file=sys.stderr)
+    return 0
+
+
+def _ask(options: Namespace) -> int:
+    from dflash_lightning.evaluation.served import Asked, ask_server
+    from dflash_lightning.evaluation.served_view import served_text, served_values
+
+    if options.plot or options.drafter:
+        raise ValueError("--server is asked for figures only: it goes with neither --drafter nor --plot")
+    asked = Asked(
+        max_new_tokens=options.max_new_tokens,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+        concurrency=options.concurrency,
+        timeout_s=options.timeout,
+    )
+    prompts, servers = _prompts(options), []
+    for url in filter(None, (options.server, options.against)):
+        with _bar(f"asking {url}", len(prompts)) as step:
+            key = os.environ.get(KEY_VARIABLE)
+            asking: Any = {"model": options.model, "key": key, "on_reply": lambda step=step: step(1)}
+            servers.append(ask_server(url, prompts, asked, **asking))
+    print(served_text(servers, asked))
+    _write_json(options, {"servers": [served_values(served) for served in servers]})
+    return 0
+
+
+def _prompts(options: Namespace) -> "list[Prompt]":
+    from dflash_lightning.evaluation.prompts import read_prompts
+
+    if options.max_new_tokens < 1 or options.batch_size < 1:
+        raise ValueError(
+            f"--max-new-tokens ({options.max_new_tokens}) and --batch-size ({options.batch_size}) must be "
+            "at least 1"
+        )
+    return read_prompts(options.prompts, category=options.category, limit=options.limit)
+
+
+def _sampling(options: Namespace) -> "Sampling | None":
+    from dflash_lightning.decoding.sampling import Sampling
+
+    sampling = Sampling(
+        temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed
+    )
+    return None if sampling.greedy else sampling
+
+
+def _write_json(options: Namespace, values: dict[str, Any]) -> None:
+    if options.json:
+        Path(options.json).write_text(json.dumps(values, indent=2) + "\n")
+        print(f"wrote {options.json}", file=sys.stderr)
+
+
+@contextmanager
+def _bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("prompts"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda prompts: bar.advance(task, prompts)

@@ -1,0 +1,7 @@
+"""How well a drafter drafts: measured, and set beside what it has to beat. Knows no Lightning.
+
+prompts.py reads prompts, measure.py decodes them in turn with every method, figures.py and result.py sum up,
+bootstrap.py says how sure a difference between two drafters is; table.py, as_json.py and pictures.py show it.
+served.py and speculation.py ask a running server instead. Import from the modules; the package itself imports
+nothing.
+"""

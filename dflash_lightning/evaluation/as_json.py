@@ -1,0 +1,69 @@
+"""An evaluation for programs: plain values that json.dumps takes.
+
+in    Evaluation
+out   dictionaries, lists, numbers; shares are 0 to 1, times seconds, null where no round was made
+"""
+
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from dflash_lightning.decoding.acceptance import AcceptanceLength
+from dflash_lightning.evaluation.figures import Figures, Part
+from dflash_lightning.evaluation.result import Comparison, Evaluation
+
+
+def as_values(found: Evaluation) -> dict[str, Any]:
+    """`all` and `categories` have the same form; `compared` is B less A."""
+    return {
+        "target": found.target,
+        "drafters": dict(found.drafters),
+        "dtype": found.dtype,
+        "device": found.device,
+        "block_size": found.block_size,
+        "max_new_tokens": found.max_new_tokens,
+        "prompts_per_pass": found.batch_size,
+        "sampling": None if found.sampling is None else asdict(found.sampling),
+        "all": part_values(found.whole),
+        "categories": {part.category: part_values(part) for part in found.parts[1:]},
+        "compared": {one.kind: comparison_values(one) for one in found.comparisons},
+    }
+
+
+def part_values(part: Part) -> dict[str, Any]:
+    return {
+        "prompts": part.prompts,
+        "methods": {figures.name: method_values(figures) for figures in part.methods},
+        "prompt_lookup": acceptance_values(part.lookup),
+    }
+
+
+def method_values(figures: Figures) -> dict[str, Any]:
+    return {
+        **acceptance_values(figures.acceptance),
+        "rounds_by_tokens": list(figures.histogram),
+        "slot_acceptance": list(figures.slots),
+        "new_tokens": figures.new_tokens,
+        "seconds": figures.seconds,
+        "tokens_per_s": figures.tokens_per_s,
+        "speed_up": figures.speed_up,
+        "equal_texts": figures.equal_texts,
+        "stage_shares": dict(figures.stages),
+    }
+
+
+def acceptance_values(acceptance: AcceptanceLength) -> dict[str, Any]:
+    """tau_pooled: tokens over rounds. tau_mean: mean over prompts of each prompt's own."""
+    values = {
+        "tau_pooled": acceptance.pooled,
+        "tau_mean": acceptance.mean,
+        "tau_first32_pooled": acceptance.first32,
+    }
+    return {
+        "rounds": acceptance.rounds,
+        **{name: value if isfinite(value) else None for name, value in values.items()},
+    }
+
+
+def comparison_values(one: Comparison) -> dict[str, Any]:
+    return {**asdict(one.tau), "decided": one.tau.decided, "speed_ratio": one.speed_ratio}

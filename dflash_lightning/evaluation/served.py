@@ -1,0 +1,192 @@
+"""Asks a running OpenAI-compatible server, and times it from outside.
+
+in    address, prompts, how many are asked at once
+out   Served: latencies, tokens/s of a request and of all, acceptance where the server reports it
+law   each prompt is asked once and never again: a repeated request would be answered faster, from a cache;
+      one that fails is counted, not hidden
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dflash_lightning.evaluation.prompts import Prompt
+from dflash_lightning.evaluation.speculation import (
+    Speculation,
+    from_counters,
+    from_gauge,
+    from_server_info,
+)
+from dflash_lightning.regenerate.client import ChatClient
+from dflash_lightning.regenerate.config import ServerSettings
+from dflash_lightning.regenerate.replies import NonsenseError, RefusedError, read_answer, read_error
+from dflash_lightning.regenerate.transport import NETWORK_ERRORS, Transport
+
+PROBE_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What every request asks for."""
+
+    max_new_tokens: int
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    concurrency: int = 1
+    """Requests that are waited for at once."""
+    timeout_s: float = 600.0
+
+    def body(self, prompt: Prompt, model: str) -> dict[str, Any]:
+        tools = {} if prompt.tools is None else {"tools": list(prompt.tools)}
+        top_k = {"top_k": self.top_k} if self.top_k else {}
+        return {
+            "model": model,
+            "messages": list(prompt.messages),
+            "max_tokens": self.max_new_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "stream": False,
+            **top_k,
+            **tools,
+        }
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One request: how long its answer took, and how many tokens it has, or why there is none."""
+
+    category: str
+    seconds: float
+    tokens: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server under these prompts."""
+
+    url: str
+    model: str
+    replies: tuple[Reply, ...]
+    seconds: float
+    """From the first request to the last answer."""
+    speculation: Speculation | None
+
+    @property
+    def answered(self) -> list[Reply]:
+        return [reply for reply in self.replies if not reply.failure]
+
+    @property
+    def tokens(self) -> int:
+        return sum(reply.tokens for reply in self.answered)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of all requests together."""
+        return self.tokens / max(self.seconds, 1e-9)
+
+    @property
+    def request_tokens_per_s(self) -> float:
+        """Mean over requests of each one's own."""
+        return float(np.mean([reply.tokens / max(reply.seconds, 1e-9) for reply in self.answered]))
+
+    def latency(self, share: float) -> float:
+        """Seconds within which this share of the answers came."""
+        return float(np.quantile([reply.seconds for reply in self.answered], share))
+
+
+def ask_server(
+    url: str,
+    prompts: Sequence[Prompt],
+    asked: Asked,
+    *,
+    model: str | None = None,
+    key: str | None = None,
+    on_reply: Callable[[], None] = lambda: None,
+) -> Served:
+    """Ask every prompt once.
+
+    Raises:
+        ServerError: the server does not answer, or none of the requests was answered.
+        ValueError: the server serves several models and none is named.
+    """
+    settings = ServerSettings(urls=(url,), timeout_s=asked.timeout_s, concurrency=asked.concurrency)
+    base = settings.bases[0]
+    model = model or ChatClient(settings, key).model()
+    transport = Transport(key)
+    before = _page(transport, f"{base.removesuffix('/v1')}/metrics")
+    started = time.perf_counter()
+
+    def ask(prompt: Prompt) -> Reply:
+        reply = _ask(
+            transport, f"{base}/chat/completions", prompt, asked.body(prompt, model), asked.timeout_s
+        )
+        on_reply()
+        return reply
+
+    with _threads(asked.concurrency, transport) as threads:
+        replies = tuple(threads.map(ask, prompts))
+    seconds = time.perf_counter() - started
+    _require_some(url, replies)
+    return Served(url, model, replies, seconds, _speculation(transport, base.removesuffix("/v1"), before))
+
+
+def _ask(transport: Transport, url: str, prompt: Prompt, body: Mapping[str, Any], timeout_s: float) -> Reply:
+    started = time.perf_counter()
+    try:
+        reply = transport.post(url, body, timeout_s=timeout_s)
+        taken = time.perf_counter() - started
+        if reply.status != 200:
+            words = transport.hidden(f"{reply.status}: {read_error(reply.body)}")
+            return Reply(prompt.category, taken, failure=words)
+        answer = read_answer(reply.body)
+    except (*NETWORK_ERRORS, NonsenseError, RefusedError) as error:
+        failure = transport.hidden(f"{type(error).__name__}: {error}")
+        return Reply(prompt.category, time.perf_counter() - started, failure=failure)
+    if not answer.tokens:
+        return Reply(prompt.category, taken, failure="the server does not say how many tokens it generated")
+    return Reply(prompt.category, taken, tokens=answer.tokens)
+
+
+@contextmanager
+def _threads(count: int, transport: Transport) -> Iterator[ThreadPoolExecutor]:
+    """On Ctrl-C nothing waits for answers that nobody reads."""
+    threads = ThreadPoolExecutor(count, thread_name_prefix="evaluate")
+    try:
+        yield threads
+    except BaseException:
+        transport.abort()
+        threads.shutdown(wait=False, cancel_futures=True)
+        raise
+    threads.shutdown()
+
+
+def _require_some(url: str, replies: Sequence[Reply]) -> None:
+    failed = [reply.failure for reply in replies if reply.failure]
+    if len(failed) == len(replies):
+        raise ConnectionError(f"{url} answered none of {len(replies)} requests, the first: {failed[0]}")
+
+
+def _speculation(transport: Transport, root: str, before: str) -> Speculation | None:
+    after = _page(transport, f"{root}/metrics")
+    found = from_counters(before, after)
+    for path in ("server_info", "get_server_info"):
+        found = found or from_server_info(_page(transport, f"{root}/{path}"))
+    return found or from_gauge(after)
+
+
+def _page(transport: Transport, url: str) -> str:
+    """Empty where the server has no such page: what it would say is optional."""
+    try:
+        reply = transport.get(url, timeout_s=PROBE_TIMEOUT_S)
+    except NETWORK_ERRORS:
+        return ""
+    return reply.body.decode(errors="replace") if reply.status == 200 else ""

@@ -1,0 +1,129 @@
+"""An evaluation for people, as a page of text.
+
+in    Evaluation
+out   lines
+"""
+
+from collections.abc import Sequence
+from math import isnan
+
+from dflash_lightning.decoding.acceptance import AcceptanceLength
+from dflash_lightning.evaluation.figures import Figures, Part
+from dflash_lightning.evaluation.result import PLAIN, Comparison, Evaluation
+from dflash_lightning.plan_view.columns import columns, percent, plural
+
+HEAD = ("method", "tau pooled", "tau mean", "first 32", "tokens/s", "speed-up", "drafting", "own text")
+
+
+def as_text(found: Evaluation) -> str:
+    """The whole page."""
+    blocks = [
+        _settings(found),
+        "\n".join(columns([HEAD, *method_rows(found.whole)], left=1)),
+        _block("Rounds by tokens committed", histogram_rows(found.drafting)),
+        _block("Rounds in which the draft of a slot stood", slot_rows(found.drafting)),
+    ]
+    if len(found.parts) > 1:
+        blocks.append(_block("Pooled tau and speed-up by category", category_rows(found.parts)))
+    if found.comparisons:
+        blocks.append(_block("B against A, the same prompts", comparison_rows(found.comparisons)))
+    return "\n\n".join(blocks)
+
+
+def _block(title: str, rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join([title, *(f"  {line}" for line in columns(rows, left=1))])
+
+
+def _settings(found: Evaluation) -> str:
+    names = [f"drafter {label}".strip() for label in found.drafters]
+    rows = [
+        ("target", f"{found.target}, {found.dtype} on {found.device}"),
+        *zip(names, found.drafters.values(), strict=True),
+        ("prompts", f"{found.whole.prompts}, {found.batch_size} at a time in one target pass"),
+        ("answers", f"at most {plural(found.max_new_tokens, 'token')}, {how_drawn(found)}"),
+        ("blocks", f"{found.block_size} slots, the anchor included"),
+    ]
+    return "\n".join(columns(rows, left=2))
+
+
+def how_drawn(found: Evaluation) -> str:
+    sampling = found.sampling
+    if sampling is None or sampling.greedy:
+        return "greedy"
+    top_k = f", top-k {sampling.top_k}" if sampling.top_k else ""
+    top_p = f", top-p {sampling.top_p}" if sampling.top_p < 1 else ""
+    return f"sampled at temperature {sampling.temperature:g}{top_k}{top_p}, seed {sampling.seed}"
+
+
+def method_rows(part: Part) -> list[tuple[str, ...]]:
+    """One row per method, prompt lookup last."""
+    rows = [
+        (
+            figures.name,
+            *_lengths(figures.acceptance),
+            f"{figures.tokens_per_s:.1f}",
+            f"{figures.speed_up:.2f}",
+            percent(figures.stages.get("draft", 0.0), 0),
+            f"{figures.equal_texts}/{figures.prompts}",
+        )
+        for figures in part.methods
+    ]
+    return [*rows, ("prompt lookup", *_lengths(part.lookup), "", "", "", "")]
+
+
+def _lengths(acceptance: AcceptanceLength) -> tuple[str, str, str]:
+    return tuple(  # type: ignore[return-value]
+        length(value) for value in (acceptance.pooled, acceptance.mean, acceptance.first32)
+    )
+
+
+def length(value: float) -> str:
+    """An acceptance length; a dash where no round was made."""
+    return "-" if isnan(value) else f"{value:.2f}"
+
+
+def histogram_rows(methods: Sequence[Figures]) -> list[tuple[str, ...]]:
+    """Percent of rounds that committed 1, 2, ... tokens."""
+    widest = max((len(figures.histogram) for figures in methods), default=0)
+    rows = [("", *map(str, range(1, widest + 1)))]
+    for figures in methods:
+        rounds = max(1, sum(figures.histogram))
+        rows.append((figures.name, *_filled([percent(n / rounds) for n in figures.histogram], widest)))
+    return rows
+
+
+def slot_rows(methods: Sequence[Figures]) -> list[tuple[str, ...]]:
+    """Percent of rounds in which the draft of slot 1, 2, ... stood."""
+    widest = max((len(figures.slots) for figures in methods), default=0)
+    rows = [("slot", *map(str, range(1, widest + 1)))]
+    return [*rows, *((f.name, *_filled([percent(share) for share in f.slots], widest)) for f in methods)]
+
+
+def _filled(cells: Sequence[str], width: int) -> list[str]:
+    return [*cells, *["0.0%"] * (width - len(cells))]
+
+
+def category_rows(parts: Sequence[Part]) -> list[tuple[str, ...]]:
+    names = [figures.name for figures in parts[0].methods if figures.name != PLAIN]
+    rows = [
+        ("category", "prompts", *(text for name in names for text in (name, "speed-up")), "prompt lookup")
+    ]
+    for part in parts[1:]:
+        cells = [
+            text
+            for figures in map(part.of, names)
+            for text in (length(figures.acceptance.pooled), f"{figures.speed_up:.2f}")
+        ]
+        rows.append((part.category, str(part.prompts), *cells, length(part.lookup.pooled)))
+    return rows
+
+
+def comparison_rows(compared: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """What is gained, and how sure that is."""
+    first = compared[0].tau
+    rows: list[tuple[str, ...]] = [("", "tau B - A", f"{first.confidence:.0%} interval", "", "speed B / A")]
+    for one in compared:
+        between = f"{one.tau.low:+.3f} to {one.tau.high:+.3f}"
+        verdict = "" if one.tau.decided else "may be chance"
+        rows.append((one.kind, f"{one.tau.difference:+.3f}", between, verdict, f"{one.speed_ratio:.2f}"))
+    return rows

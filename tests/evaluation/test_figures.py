@@ -1,0 +1,116 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dflash_lightning.decoding.acceptance import pooled
+from dflash_lightning.decoding.decoded import Decoded
+from dflash_lightning.evaluation.as_json import as_values
+from dflash_lightning.evaluation.figures import histogram, parts, slot_shares
+from dflash_lightning.evaluation.measure import Measured, Method, Wanted, group_prompts
+from dflash_lightning.evaluation.pictures import draw_evaluation
+from dflash_lightning.evaluation.result import evaluation
+from dflash_lightning.evaluation.table import as_text
+
+
+def test_rounds_by_tokens_and_slots():
+    counts = histogram([[1, 3, 3], [2], []])
+    assert counts == (1, 1, 2)
+    assert slot_shares(counts) == (0.75, 0.5)
+    assert histogram([[]]) == ()
+    assert slot_shares(()) == ()
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.lists(st.integers(1, 6), max_size=8), min_size=1, max_size=4))
+def test_slots_add_up_to_the_acceptance_length(rounds):
+    if any(rounds):
+        assert 1 + sum(slot_shares(histogram(rounds))) == pytest.approx(pooled(rounds))
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    prompts=st.lists(st.tuples(st.integers(1, 9), st.sampled_from("ab")), min_size=1, max_size=20),
+    size=st.integers(1, 5),
+)
+def test_groups_hold_every_prompt_once_and_one_category_each(prompts, size):
+    lengths, categories = zip(*prompts, strict=True)
+    groups = group_prompts(lengths, categories, size)
+    assert sorted(n for group in groups for n in group) == list(range(len(prompts)))
+    assert all(1 <= len(group) <= size and len({categories[n] for n in group}) == 1 for group in groups)
+    assert len(groups) == sum(-(-categories.count(name) // size) for name in set(categories))
+
+
+WANTED = Wanted(prompts=[[5, 6], [7], [8]], categories=["maths", "chat", "maths"], max_new_tokens=8)
+
+
+def method(name, rounds, seconds, *, wrong=()):
+    one = Measured(Method(name))
+    for number, counts in enumerate(rounds):
+        tokens = tuple(range(1 + sum(counts)))
+        one.decoded[number] = Decoded(tokens[:-1] + (99,) if number in wrong else tokens, tuple(counts))
+    one.seconds.update(seconds)
+    one.times.seconds.update({"prefill": 1.0, "draft": 1.0, "verify": 2.0})
+    return one
+
+
+PLAIN = method("plain", [[1] * 6, [1] * 3, []], {"maths": 4.0, "chat": 2.0})
+CHAIN_A = method("chain A", [[2, 4], [3], []], {"maths": 2.0, "chat": 4.0}, wrong=[1])
+CHAIN_B = method("chain B", [[3, 3], [2, 1], []], {"maths": 2.0, "chat": 2.0})
+
+
+def some_evaluation(*measured, drafters):
+    facts = {"target": "toy", "dtype": "float32", "device": "cpu", "block_size": 4}
+    return evaluation(measured, WANTED, drafters=drafters, **facts)
+
+
+def test_each_method_is_set_beside_plain_decoding_of_the_same_prompts():
+    whole, chat, maths = parts([PLAIN, CHAIN_A], WANTED, block_size=4)
+    assert (whole.prompts, chat.prompts, maths.prompts) == (3, 1, 2)
+    assert (chat.category, maths.category) == ("chat", "maths")
+    assert whole.of("chain A").acceptance.pooled == 3.0
+    assert whole.of("plain").speed_up == 1.0
+    assert whole.of("chain A").speed_up == pytest.approx(
+        1.0
+    )  # twice as fast in one, half as fast in the other
+    assert maths.of("chain A").speed_up == pytest.approx(2.0)
+    assert chat.of("chain A").speed_up == pytest.approx(0.5)
+    assert whole.of("chain A").equal_texts == 2
+    assert whole.of("chain A").stages["draft"] == 0.25
+    assert whole.of("chain A").tokens_per_s == pytest.approx(12 / 6.0)
+
+
+def test_the_page_says_it_all():
+    found = some_evaluation(PLAIN, CHAIN_A, CHAIN_B, drafters={"A": "one/drafter", "B": "other"})
+    text = as_text(found)
+    for line in (
+        "drafter A  one/drafter",
+        "method         tau pooled  tau mean  first 32  tokens/s  speed-up  drafting  own text",
+        "chain A              3.00      3.00      3.00       2.0      1.00       25%       2/3",
+        "prompt lookup",
+        "B against A, the same prompts",
+        "may be chance",
+        "  maths           2",
+    ):
+        assert line in text
+    assert ["slot", "1", "2", "3"] in [line.split() for line in text.splitlines()]
+    values = as_values(found)
+    assert values["all"]["methods"]["chain A"]["tau_pooled"] == 3.0
+    assert values["categories"]["chat"]["methods"]["chain B"]["tau_mean"] == 1.5
+    assert values["compared"]["chain"]["difference"] == pytest.approx(9 / 4 - 3.0)
+
+
+def test_pictures_are_drawn(tmp_path):
+    draw_evaluation(some_evaluation(PLAIN, CHAIN_A, drafters={"": "one"}), tmp_path / "page.png")
+    assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_method_that_made_no_round_has_a_dash_and_a_null():
+    empty = method("plain", [[], [], []], {"maths": 1.0, "chat": 1.0})
+    found = some_evaluation(
+        empty, method("chain", [[], [], []], {"maths": 1.0, "chat": 1.0}), drafters={"": "d"}
+    )
+    assert math.isnan(found.whole.of("chain").acceptance.pooled)
+    assert "chain                   -         -         -" in as_text(found)
+    assert as_values(found)["all"]["methods"]["chain"]["tau_pooled"] is None

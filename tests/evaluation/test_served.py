@@ -1,0 +1,96 @@
+"""A real second process serves HTTP."""
+
+import json
+import threading
+
+import pytest
+
+from dflash_lightning.evaluation.prompts import Prompt
+from dflash_lightning.evaluation.served import Asked, ask_server
+from dflash_lightning.evaluation.served_view import served_text, served_values
+from dflash_lightning.regenerate.client import ServerError
+from tests.evaluation.spec_server import RunningSpecServer
+
+ASKED = Asked(max_new_tokens=9, concurrency=3, temperature=0.5, top_k=4, seed=2)
+
+
+def prompts(*questions):
+    return [Prompt([{"role": "user", "content": text}], "all", f"p:{i}") for i, text in enumerate(questions)]
+
+
+@pytest.fixture(scope="module")
+def vllm():
+    with RunningSpecServer("vllm") as server:
+        yield server
+
+
+def test_latency_tokens_and_acceptance(vllm):
+    heard = []
+    questions = prompts("one two three", "four five", "six")
+    served = ask_server(vllm.url, questions, ASKED, key="sesame", on_reply=lambda: heard.append(1))
+    assert (len(served.answered), served.tokens, len(heard)) == (3, 6, 3)
+    assert served.model == "toy"
+    assert 0.02 <= served.latency(0.5) <= served.latency(0.95) <= served.seconds
+    assert served.tokens_per_s == pytest.approx(6 / served.seconds)
+    assert served.speculation.tau == 2.0  # 1 + 4 accepted of 4 drafts per answer
+    assert served.speculation.slots == (0.75, 0.25)
+    assert served.speculation.rounds == 12
+    body = vllm.seen()["bodies"][0]
+    assert (body["max_tokens"], body["temperature"], body["top_k"], body["seed"]) == (9, 0.5, 4, 2)
+    assert vllm.seen()["keys"][0] == "Bearer sesame"
+    text = served_text([served], ASKED)
+    assert ["acceptance", "length", "2.00"] in [line.split() for line in text.splitlines()]
+    assert "75.0%, 25.0%" in text
+    assert json.loads(json.dumps(served_values(served)))["tau"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "tau", "source"),
+    [("sglang", 3.25, "since the server started"), ("gauge", 3.0, "SGLang's gauge"), ("silent", None, "")],
+)
+def test_what_other_servers_report(kind, tau, source):
+    with RunningSpecServer(kind) as server:
+        served = ask_server(server.url, prompts("one two"), ASKED)
+    if tau is None:
+        assert served.speculation is None
+        assert "not reported" in served_text([served], ASKED)
+    else:
+        assert served.speculation.tau == tau
+        assert source in served_text([served], ASKED)
+
+
+def test_failures_are_counted_and_said(vllm):
+    served = ask_server(vllm.url, prompts("fine", "[500:0] no", "an uncounted one"), ASKED)
+    assert len(served.answered) == 1
+    text = served_text([served, served], ASKED)
+    assert "1 failed: 500: the server says 500" in text
+    assert "1 failed: the server does not say how many tokens it generated" in text
+    assert "speed of the first over the second: 1.00 in all, 1.00 per request" in text
+
+
+def test_a_server_that_answers_nothing_is_an_error(vllm):
+    with pytest.raises(ConnectionError, match="answered none of 1 requests, the first: 400: the server says"):
+        ask_server(vllm.url, prompts("[400:0] no"), ASKED)
+    with pytest.raises(ConnectionError) as caught:
+        ask_server(vllm.url, prompts("[401:0] no"), ASKED, key="sesame")
+    assert "wrong key: Bearer ***" in str(caught.value)
+    assert "sesame" not in str(caught.value)
+
+
+def test_a_server_that_is_down():
+    with RunningSpecServer("silent") as server:
+        url = server.url
+    with pytest.raises(ServerError, match="no server answers .* is it running, and is the address right"):
+        ask_server(url, prompts("one"), ASKED)
+    with pytest.raises(ValueError, match="is no address such as http://localhost:8000"):
+        ask_server("localhost", prompts("one"), ASKED)
+
+
+def test_a_server_that_dies_on_the_way(vllm):
+    with RunningSpecServer("silent") as server:
+        killer = threading.Timer(0.3, server.process.kill)
+        killer.start()
+        served = ask_server(server.url, prompts(*["one two"] * 200), Asked(max_new_tokens=9))
+        killer.join()
+    assert 0 < len(served.answered) < 200
+    assert "failed: ConnectionRefusedError" in served_text([served], ASKED)
