@@ -63,7 +63,7 @@ class Rounds:
         block = self.target.embed(torch.cat((self.anchor, masks))[None]).to(like)
         end = self.start + self.block_size
         positions = torch.arange(self.drafter_cache.length, end, device=like.device)[None]
-        hidden = self.drafter(block, self.taps.to(like), positions, None, self.drafter_cache)
+        hidden: Tensor = self.drafter(block, self.taps.to(like), positions, None, self.drafter_cache)
         self.taps = self.taps[:, :0]
         return hidden[0, 1:]
 

@@ -85,7 +85,8 @@ class TokenChoice:
         if self.sampling is None or self.luck is None:
             return greedy_tokens(hidden, head)
         rows = max(1, LOGITS_AT_ONCE // head.shape[0])
-        parts = zip(hidden.split(rows), self.luck.at(positions).split(rows), strict=True)
+        luck = torch.split(self.luck.at(positions), rows)
+        parts = zip(torch.split(hidden, rows), luck, strict=True)
         return torch.cat([draw(probabilities(h.to(head) @ head.T, self.sampling), u) for h, u in parts])
 
 

@@ -13,13 +13,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 GRID = 2.0**32
+FLOOR = -4096.0
 
 
 class Marginals(NamedTuple):
     """The best tokens of slots, in descending order of probability."""
 
     log_probs: Float[Tensor, "*slots k"]
-    """float64, at most 0, on the grid."""
+    """float64, on the grid."""
     token_ids: Int[Tensor, "*slots k"]
 
 
@@ -27,9 +28,7 @@ class Marginals(NamedTuple):
 def best_tokens(hidden: Float[Tensor, "p h"], head: Float[Tensor, "v h"], *, k: int, chunk: int) -> Marginals:
     """The k likeliest tokens (all, if there are fewer) of every slot, with `chunk` rows of logits in
     memory."""
-    parts = [best_of(part.to(head) @ head.T, k=k) for part in hidden.split(chunk)]
-    if not parts:
-        return best_of(hidden.to(head) @ head.T, k=k)
+    parts = [best_of(part.to(head) @ head.T, k=k) for part in torch.split(hidden, chunk)]
     return Marginals(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
@@ -42,5 +41,5 @@ def best_of(logits: Float[Tensor, "*slots v"], *, k: int) -> Marginals:
 
 
 def on_grid(log_probs: Float[Tensor, "*slots k"]) -> Float[Tensor, "*slots k"]:
-    """Rounded to multiples of 2^-32 and to at most 0, in float64."""
-    return (log_probs.double() * GRID).round().div(GRID).clamp(max=0.0)
+    """Rounded to multiples of 2^-32 between FLOOR and 0, in float64."""
+    return (log_probs.double() * GRID).round().div(GRID).clamp(FLOOR, 0.0)

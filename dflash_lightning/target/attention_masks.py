@@ -58,7 +58,8 @@ def _seen(kind: str, config: Any, visible: Visible, distance: Int[Tensor, "b q k
     if kind == "full_attention":
         return visible
     if kind == "sliding_attention":
-        return visible & (distance < config.sliding_window)
+        window: int = config.sliding_window
+        return visible & (distance < window)
     raise ValueError(
         f"target {config.model_type} has layers of kind {kind}; verifying a tree or several prompts at once "
         "needs full or sliding attention in all layers, so decode with chains, one prompt at a time"
