@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,12 +192,12 @@ def _ask(options: Namespace) -> int:
         concurrency=options.concurrency,
         timeout_s=options.timeout,
     )
-    prompts, servers = _prompts(options), []
+    prompts, servers, key = _prompts(options), [], os.environ.get(KEY_VARIABLE)
     for url in filter(None, (options.server, options.against)):
         with _bar(f"asking {url}", len(prompts)) as step:
-            key = os.environ.get(KEY_VARIABLE)
-            asking: Any = {"model": options.model, "key": key, "on_reply": lambda step=step: step(1)}
-            servers.append(ask_server(url, prompts, asked, **asking))
+            servers.append(
+                ask_server(url, prompts, asked, model=options.model, key=key, on_reply=partial(step, 1))
+            )
     print(served_text(servers, asked))
     _write_json(options, {"servers": [served_values(served) for served in servers]})
     return 0
