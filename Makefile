@@ -12,7 +12,7 @@ NAME ?= $(basename $(notdir $(wildcard benchmarks/*.py))) checkpoint
 DFLASH_REPEAT ?= 1
 export DFLASH_REPEAT
 
-.PHONY: help demo test test-slow check fix bench docs clean
+.PHONY: help demo test test-slow test-formats check fix bench docs clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,6 +25,9 @@ test: .venv/.dev check  ## lint, types, import rules and the fast tests (under 5
 
 test-slow: .venv/.dev .venv/.target  ## real processes, the real target, end to end; DFLASH_REPEAT=20 to repeat
 	$(BIN)/pytest -q -m "slow and not gpu"
+
+test-formats: .venv/.dev .venv/.others  ## exported folders in transformers 4.57 and 5 and in speculators
+	$(BIN)/pytest -q -n 0 tests/export tests/commands/test_export.py
 
 check: .venv/.dev  ## lint, types and import rules only
 	$(BIN)/ruff format --check .
@@ -69,6 +72,12 @@ clean:  ## remove what was built; runs/ and data/ stay
 .venv/.docs: .venv/.base
 	@echo "Installing the documentation tools (0.1 GB)."
 	$(PIP) -e ".[docs]"
+	@touch $@
+
+.venv/.others: .venv/.base requirements/transformers4.txt requirements/speculators.txt
+	@echo "Installing transformers 4.57 and speculators beside what is here, for the tests of exports (0.3 GB)."
+	$(PIP) --no-deps --upgrade --target .venv/others/transformers4 -r requirements/transformers4.txt
+	$(PIP) --no-deps --upgrade --target .venv/others/speculators -r requirements/speculators.txt
 	@touch $@
 
 .venv/.target: .venv/.base requirements/demo.txt

@@ -69,6 +69,9 @@ def make_parser() -> ArgumentParser:
         metavar="NAME",
         help="name or folder of the target as servers will know it; by default as the run named it",
     )
+    add(
+        "--evaluation", metavar="FILE", help="JSON of `evaluate`: its acceptance lengths go on the model card"
+    )
     add("--remote-code", action="store_true", help="add dflash.py, for AutoModel with trust_remote_code")
     add(
         "--check",
@@ -116,6 +119,7 @@ def _read(options: Namespace) -> "TrainedDrafter":
 def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
     import torch
 
+    from dflash_lightning.export.evaluated import acceptance_section
     from dflash_lightning.export.files import WEIGHTS_NAME
     from dflash_lightning.export.rounding import name_of
     from dflash_lightning.export.serve import generate_line
@@ -132,6 +136,7 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
         format=options.format,
         dtype=dtype,
         with_code=options.remote_code,
+        acceptance=acceptance_section(options.evaluation) if options.evaluation else "",
     )
     parameters = sum(tensor.numel() for tensor in trained.state.values())
     size = (folder / WEIGHTS_NAME).stat().st_size

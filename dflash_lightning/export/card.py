@@ -38,8 +38,9 @@ def model_card(
     run: RunFacts | None,
     lines: Mapping[str, str],
     remote_code: bool,
+    acceptance: str = "",
 ) -> str:
-    """`name`: the folder's; `lines`: of launch_lines."""
+    """`name`: the folder's; `lines`: of launch_lines; `acceptance`: of acceptance_section."""
     parts = [
         _front_matter(target),
         f"# {name}\n\n{_introduction(config, target)}\n",
@@ -53,6 +54,8 @@ def model_card(
             "## Held-out figures of these weights\n\nTeacher-forced, over the anchors of the validation "
             f"split; tau counts the bonus token.\n\n{_table(rows)}\n"
         )
+    if acceptance:
+        parts.append(f"## Acceptance\n\n{acceptance}\n")
     shell = "\n\n".join(f"# {program}\n{line}" for program, line in lines.items())
     parts.append(f"## Serving\n\n```bash\n{shell}\n```\n")
     if remote_code:

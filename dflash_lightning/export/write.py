@@ -29,8 +29,9 @@ def write_drafter(
     format: Format = "zlab",
     dtype: torch.dtype | None = torch.bfloat16,
     with_code: bool = False,
+    acceptance: str = "",
 ) -> dict[str, str]:
-    """Write the folder; returns the lines of launch_lines.
+    """Write the folder; returns the lines of launch_lines. `acceptance`: Markdown of acceptance_section.
 
     Raises:
         ValueError: speculators' format without a target, or with remote code; and as the exporters do.
@@ -51,6 +52,7 @@ def write_drafter(
         run=trained.run,
         lines=lines,
         remote_code=with_code,
+        acceptance=acceptance,
     )
     extras = {CARD_NAME: card}
     if with_code:

@@ -95,6 +95,11 @@ def test_every_known_fact_is_on_the_card():
         assert line in text
 
 
+def test_measured_acceptance_has_its_section():
+    assert "## Acceptance\n\n| all | 2.35 |\n\n## Serving" in card(acceptance="| all | 2.35 |")
+    assert "## Acceptance" not in card()
+
+
 def test_what_is_not_known_has_no_line():
     text = card(run=None, target=None, remote_code=False)
     for word in ("Training", "None", "base_model", "digest", "trust_remote_code", "Held-out"):
