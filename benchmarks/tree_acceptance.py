@@ -4,8 +4,8 @@
 
 Both start from the same top tokens of every slot, of a drafter that is right about itself: logits
 N(0, 3^2) over 2,000 tokens, 15 slots, real tokens drawn from them. Building means the heap builder and a walk
-down the tree, one anchor after the other. Times are processor time on one thread, the best of `rounds` for the
-count; both answers are compared.
+down the tree, one anchor after the other. Times are processor time on one thread, the best of `rounds` for
+the count; both answers are compared.
 """
 
 import argparse

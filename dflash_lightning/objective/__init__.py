@@ -1,6 +1,7 @@
 """What training minimises and what it is for: token losses, their weights, the objectives, acceptance."""
 
 from dflash_lightning.objective.acceptance import Acceptance as Acceptance
+from dflash_lightning.objective.acceptance import TreeAcceptance as TreeAcceptance
 from dflash_lightning.objective.acceptance import streaks as streaks
 from dflash_lightning.objective.kinds import CrossEntropy as CrossEntropy
 from dflash_lightning.objective.kinds import Distillation as Distillation

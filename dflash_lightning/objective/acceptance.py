@@ -1,9 +1,11 @@
 """How many drafted tokens would have been kept: the number a drafter is for.
 
-in    correct, supervised [.., B-1] bool per slot
+in    correct, supervised [.., B-1] bool per slot; streaks in trees from tree_acceptance.py
 out   streak per block; over a run tau (streak + 1, the target's own token included) and accuracy per slot
 law   everything is a ratio of integer sums, so any split over batches and ranks gives the same value
 """
+
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Int
@@ -58,3 +60,36 @@ class Acceptance(Metric):
         overall = self.num_correct.sum().double() / self.num_supervised.sum()
         slots = {f"accuracy_slot_{k}": value for k, value in enumerate(per_slot.unbind(), start=1)}
         return {"tau": streak + 1, "streak": streak, "accuracy": overall, **slots}
+
+
+class TreeAcceptance(Metric):
+    """Teacher-forced acceptance of trees of drafts, one for each budget of nodes.
+
+    compute() returns tree_tau_{M} for every budget M, the mean of streak + 1 over blocks with supervision;
+    NaN where there was none.
+    """
+
+    full_state_update = False
+    is_differentiable = False
+    higher_is_better = True
+
+    num_blocks: Tensor
+    num_kept: Tensor
+
+    def __init__(self, budgets: Sequence[int]) -> None:
+        super().__init__()
+        self.budgets = tuple(budgets)
+        self.add_state("num_blocks", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
+        self.add_state("num_kept", torch.zeros(len(budgets), dtype=torch.long), dist_reduce_fx="sum")
+
+    def update(
+        self, streak: Int[Tensor, "*blocks budgets"], supervised: Bool[Tensor, "*blocks slots"]
+    ) -> None:
+        """Count these blocks; those without supervision have streak 0."""
+        self.num_blocks += supervised.any(dim=-1).sum()
+        self.num_kept += streak.flatten(end_dim=-2).sum(dim=0)
+
+    def compute(self) -> dict[str, Tensor]:
+        """The ratios, as float64 scalars."""
+        tau = self.num_kept.double() / self.num_blocks + 1
+        return {f"tree_tau_{budget}": value for budget, value in zip(self.budgets, tau, strict=True)}

@@ -47,7 +47,9 @@ def tree_streaks(
         raise ValueError(f"a budget counts the nodes of a tree and is at least 1, got {list(budgets)}")
     rows = max(1, PREFIXES_AT_ONCE // max(budgets))
     parts = zip(*(torch.split(tensor, rows) for tensor in (*best, labels, supervised)), strict=True)
-    return torch.cat([_streaks(Marginals(*part[:2]), *part[2:], budgets) for part in parts])
+    return torch.cat(
+        [_streaks(Marginals(scores, ids), text, counts, budgets) for scores, ids, text, counts in parts]
+    )
 
 
 def _streaks(best: Marginals, labels: Tensor, supervised: Tensor, budgets: Sequence[int]) -> Tensor:

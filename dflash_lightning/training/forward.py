@@ -7,10 +7,11 @@ law   nothing is averaged here: the caller sums, over the window and all ranks (
 
 # b rows, s padded tokens, n anchor blocks a row, k = block size - 1 drafted slots (slot 0 is the anchor)
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dflash_lightning.data.batch import TokenBatch
@@ -18,6 +19,8 @@ from dflash_lightning.drafter.blocks import Blocks, build_blocks
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.objective.kinds import Objective
 from dflash_lightning.objective.loss import Teacher, head_loss
+from dflash_lightning.objective.marginals import Marginals, best_tokens
+from dflash_lightning.objective.tree_acceptance import tree_streaks
 from dflash_lightning.target.ends import TargetEnds
 from dflash_lightning.target.hidden_states import TargetStates
 from dflash_lightning.target.loading import Target
@@ -31,6 +34,8 @@ class BlockOutcome:
     weight: Float[Tensor, "b n k"]
     supervised: Bool[Tensor, "b n k"]
     correct: Bool[Tensor, "b n k"]
+    tree_streaks: Int[Tensor, "b n budgets"] | None = None
+    """Drafted tokens that a tree of each budget would have kept; None where nobody asked."""
 
     @property
     def numerator(self) -> Tensor:
@@ -46,8 +51,12 @@ def draft_blocks(
     drafter: DFlashDrafter,
     objective: Objective,
     head_chunk: int,
+    tree_budgets: Sequence[int] = (),
 ) -> BlockOutcome:
-    """Draft all anchor blocks of `batch` at once and score them against the real tokens (spec 2.10)."""
+    """Draft all anchor blocks of `batch` at once and score them against the real tokens (spec 2.10).
+
+    With `tree_budgets` also by trees of drafts, at the price of one more pass through the head.
+    """
     config = drafter.config
     blocks = build_blocks(
         batch.input_ids,
@@ -68,7 +77,11 @@ def draft_blocks(
         drafter.build_masks(batch.anchors, batch.keep, context),
     )
     drafted = hidden.unflatten(1, (-1, config.block_size))[:, :, 1:]  # slot 0 never reaches the head
-    return _score(drafted, blocks, states, target=target, objective=objective, head_chunk=head_chunk)
+    outcome = _score(drafted, blocks, states, target=target, objective=objective, head_chunk=head_chunk)
+    if not tree_budgets:
+        return outcome
+    trees = _in_trees(drafted.detach(), blocks, target.head, head_chunk=head_chunk, budgets=tree_budgets)
+    return replace(outcome, tree_streaks=trees)
 
 
 def _score(
@@ -94,6 +107,25 @@ def _score(
     loss = picked.loss.new_zeros(supervised.shape).masked_scatter(supervised, picked.loss)
     correct = torch.zeros_like(supervised).masked_scatter(supervised, picked.correct)
     return BlockOutcome(loss, objective.weights(loss.detach(), supervised), supervised, correct)
+
+
+@torch.no_grad()
+def _in_trees(
+    drafted: Float[Tensor, "b n k h"],
+    blocks: Blocks,
+    head: Float[Tensor, "v h"],
+    *,
+    head_chunk: int,
+    budgets: Sequence[int],
+) -> Int[Tensor, "b n budgets"]:
+    """All slots of a block shape its tree, those without supervision, too: decoding does not know them."""
+    alive = blocks.supervised.any(-1)
+    streaks = blocks.labels.new_zeros(*alive.shape, len(budgets))
+    if alive.any():
+        best = best_tokens(drafted[alive].flatten(0, 1), head, k=max(budgets), chunk=head_chunk)
+        slots = Marginals(*(tensor.view(-1, drafted.shape[2], tensor.shape[1]) for tensor in best))
+        streaks[alive] = tree_streaks(slots, blocks.labels[alive], blocks.supervised[alive], budgets=budgets)
+    return streaks
 
 
 def _teacher(objective: Objective, states: TargetStates, blocks: Blocks) -> Teacher | None:

@@ -5,6 +5,7 @@ out   a trained drafter; optimizer steps and what callbacks read of them: window
 law   progress is (DataModule's position, weights, moments): with `callbacks: []` a resumed run is exact
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from dflash_lightning.training.resume import catch_up_validation, forget_restart
 from dflash_lightning.training.sharding import hold_whole, shard_drafter, split_again
 from dflash_lightning.training.stored_states import open_stored_states
 from dflash_lightning.training.target_steps import TargetSteps
+from dflash_lightning.training.tree_watch import TreeWatch
 from dflash_lightning.training.validation import ValidationSums, anchor_groups
 
 
@@ -51,6 +53,8 @@ class DFlashModule(TargetSteps):
         attention: Kernel of the drafter: sdpa everywhere, flex on CUDA for long sequences.
         activation_checkpointing: Recompute the drafter's layers in the backward pass to save memory.
         head_chunk: Positions whose logits exist at a time; bounds the memory of head and loss.
+        tree_budgets: Nodes of the trees of drafts for val/tree_tau_{M} and train/tree_streak_{M}; []: none.
+        tree_every_n_steps: Optimizer steps between two looks at trees in training; 0: only in validation.
         lr: Peak learning rate.
         betas: Decay of AdamW's two moments.
         weight_decay: Applied to matrices, not to norms.
@@ -76,6 +80,8 @@ class DFlashModule(TargetSteps):
         attention: Attention = "sdpa",
         activation_checkpointing: bool = False,
         head_chunk: int = 2048,
+        tree_budgets: tuple[int, ...] = (16, 64),
+        tree_every_n_steps: int = 100,
         lr: float = 6e-4,
         betas: tuple[float, float] = (0.9, 0.95),
         weight_decay: float = 0.0,
@@ -111,7 +117,8 @@ class DFlashModule(TargetSteps):
         self.head_chunk = head_chunk
         self.seed = seed
         self.drafter: DFlashDrafter | None = None
-        self.validation = ValidationSums(block_size)
+        self.tree_watch = TreeWatch(tree_budgets, tree_every_n_steps)
+        self.validation = ValidationSums(block_size, tree_budgets)
         self.validated_at: int | None = None
         """Optimizer steps made when validation last ran to its end."""
 
@@ -152,7 +159,7 @@ class DFlashModule(TargetSteps):
 
     # --- one micro-batch
 
-    def _draft(self, batch: TokenBatch, states: TargetStates) -> BlockOutcome:
+    def _draft(self, batch: TokenBatch, states: TargetStates, tree_budgets: Sequence[int]) -> BlockOutcome:
         assert self.target_ends is not None
         assert self.drafter is not None
         return draft_blocks(
@@ -162,13 +169,22 @@ class DFlashModule(TargetSteps):
             drafter=self.drafter,
             objective=self.objective,
             head_chunk=self.head_chunk,
+            tree_budgets=tree_budgets,
         )
 
     def training_step(self, batch: tuple[TokenBatch, TargetStates], batch_idx: int) -> Tensor:
         """Returns the raw numerator, sum of weight x loss; configure_gradient_clipping divides, once."""
-        outcome = self._draft(*batch)
+        outcome = self._draft(*batch, self.tree_watch.due(self.data.position.steps + 1))
         self.window_sums.add(outcome, batch[0].bucket, place=self.place_in_window)
+        self.tree_watch.add(outcome)
         return outcome.numerator
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        super().on_train_batch_end(outputs, batch, batch_idx)
+        if self.step_finished:
+            self.tree_watch.finish(self._sum_over_ranks, skipped=self.last_totals.non_finite > 0)
+            if self.log_now:
+                self.log_dict(self.tree_watch.take())
 
     # --- validation
 
@@ -182,7 +198,7 @@ class DFlashModule(TargetSteps):
         tokens, states = batch
         limit = self.data.epochs.config.max_block_tokens
         for group in anchor_groups(tokens, block_size=self.block_size, max_block_tokens=limit):
-            self.validation.update(self._draft(group, states))
+            self.validation.update(self._draft(group, states, self.tree_watch.budgets))
 
     def on_validation_epoch_end(self) -> None:
         self.log_dict(self.validation.ratios(), prog_bar=False)

@@ -4,7 +4,7 @@ law   a batch's anchors run in groups of at most max_block_tokens block position
       the end, so ranks may hold unequal numbers of batches and 1 or 2 ranks give the same values
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from dflash_lightning.data.batch import TokenBatch
-from dflash_lightning.objective.acceptance import Acceptance
+from dflash_lightning.objective.acceptance import Acceptance, TreeAcceptance
 from dflash_lightning.training.forward import BlockOutcome
 
 
@@ -48,20 +48,27 @@ class WeightedLoss(Metric):
 class ValidationSums(torch.nn.Module):
     """Everything a validation run adds up; `ratios` gives the values to log."""
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, tree_budgets: Sequence[int] = ()) -> None:
         super().__init__()
         self.loss = WeightedLoss()
         self.acceptance = Acceptance(block_size)
+        self.trees = TreeAcceptance(tree_budgets) if tree_budgets else None
 
     def update(self, outcome: BlockOutcome) -> None:
         self.loss.update(outcome)
         self.acceptance.update(outcome.correct, outcome.supervised)
+        if self.trees is not None and outcome.tree_streaks is not None:
+            self.trees.update(outcome.tree_streaks, outcome.supervised)
 
     def ratios(self) -> dict[str, Tensor]:
-        """`val/` loss, tau, streak, accuracy, accuracy_slot_{k}. A collective: call it on all ranks."""
-        values = {"loss": self.loss.compute(), **self.acceptance.compute()}
+        """`val/` loss, tau, streak, accuracy, accuracy_slot_{k}, tree_tau_{M}. A collective: call it on
+        all ranks."""
+        trees = {} if self.trees is None else self.trees.compute()
+        values = {"loss": self.loss.compute(), **self.acceptance.compute(), **trees}
         return {f"val/{name}": value for name, value in values.items()}
 
     def reset(self) -> None:
         self.loss.reset()
         self.acceptance.reset()
+        if self.trees is not None:
+            self.trees.reset()
