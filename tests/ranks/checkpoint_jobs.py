@@ -18,7 +18,7 @@ from tests.runs import toy_data, toy_module, toy_trainer
 
 
 class Behind(Callback):
-    """On one rank, behind one optimizer step: a signal to itself, or a store that is slow or refuses from now on."""
+    """On one rank, behind one optimizer step: a signal to itself, or a store that is slow or refuses."""
 
     def __init__(self, step: int, rank: int, what: str) -> None:
         self.step, self.rank, self.what = step, rank, what

@@ -18,10 +18,12 @@ from lightning.pytorch.callbacks import Checkpoint
 from dflash_lightning.callbacks.acceptance import Acceptance
 from dflash_lightning.callbacks.bucket_mix import BucketMix
 from dflash_lightning.callbacks.grad_norm import GradNorm
+from dflash_lightning.callbacks.held_out_decoding import HeldOutDecoding
 from dflash_lightning.callbacks.loss_bands import LossBands
 from dflash_lightning.callbacks.micro_batches import MicroBatches
 from dflash_lightning.callbacks.step_guard import StepGuard
 from dflash_lightning.callbacks.throughput import Throughput
+from dflash_lightning.training.held_out_decoding import Decoding
 from tests.runs import toy_data, toy_module, toy_trainer
 
 
@@ -162,10 +164,18 @@ def fit(
 
 
 def validate(
-    root: str, target: str, store: str, *, module: Any = None, data: Any = None, **options: Any
+    root: str,
+    target: str,
+    store: str,
+    *,
+    module: Any = None,
+    data: Any = None,
+    decode: bool = False,
+    **options: Any,
 ) -> dict[str, float]:
     """What Trainer.validate reports on this rank."""
-    trainer = toy_trainer(Path(root), **distribution(), **options)
+    callbacks = [HeldOutDecoding(decoding=Decoding(prompts=9, max_new_tokens=12))] if decode else []
+    trainer = toy_trainer(Path(root), callbacks=callbacks, **distribution(), **options)
     model, source = toy_module(Path(target), **(module or {})), toy_data(Path(store), **(data or {}))
     (values,) = trainer.validate(model, source, verbose=False)
     return dict(values)

@@ -46,3 +46,13 @@ def test_two_ranks_see_what_one_sees(limit, objective, tmp_path, toy_target, sto
     alone = jobs.fit(str(tmp_path / "one"), **settings)
     ours = two_ranks.run("tests.ranks.jobs:fit", root=str(tmp_path / "two"), **settings)
     assert_equal_rows(ours, alone)
+
+
+def test_two_ranks_decode_what_one_decodes(tmp_path, toy_target, store, two_ranks):
+    settings = {"target": str(toy_target), "store": store, "decode": True}
+    alone = jobs.validate(str(tmp_path / "one"), **settings)
+    ours = two_ranks.run("tests.ranks.jobs:validate", root=str(tmp_path / "two"), **settings)
+    names = [name for name in alone if "decode" in name or "lookup" in name]
+    assert len(names) == 4
+    for name in names:
+        assert alone[name] == ours[0][name] == ours[1][name], name

@@ -1,0 +1,86 @@
+"""Decodes held-out prompts at validations: the acceptance length itself, beside the teacher-forced one."""
+
+from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies import ModelParallelStrategy
+from lightning.pytorch.utilities import rank_zero_info
+
+from dflash_lightning.data.tokenizer import stop_ids
+from dflash_lightning.target.loading import load_stop_ids
+from dflash_lightning.target.model import Target
+from dflash_lightning.target.twins import twin
+from dflash_lightning.training.held_out_decoding import (
+    Decoding,
+    decode_held_out,
+    decoded_values,
+    held_out_prompts,
+)
+from dflash_lightning.training.module import DFlashModule
+
+
+class HeldOutDecoding(Callback):
+    """Drafts and verifies answers to prompts of the validation rows, greedily, with the weights of now. Logs:
+
+        val/decode_tau           tokens per target pass over all rounds of all prompts
+        val/decode_tau_mean      mean of each prompt's own
+        val/decode_tau_first32   pooled, over the first 32 new tokens: before small models repeat themselves
+        val/lookup_tau           prompt lookup on the same answers: what copying alone would give
+
+    The best checkpoint is still chosen by `val/tau`, which is counted on every anchor, not on a few prompts.
+
+    Args:
+        every_n_validations: 1 decodes at each of them; `validate` always decodes.
+        decoding: How many prompts, how long answers.
+    """
+
+    def __init__(self, every_n_validations: int = 1, decoding: Decoding = Decoding()) -> None:  # noqa: B008
+        if every_n_validations < 1:
+            raise ValueError(
+                f"HeldOutDecoding.every_n_validations must be at least 1, got {every_n_validations}"
+            )
+        self.every_n_validations = every_n_validations
+        self.decoding = decoding
+        self._seen = 0
+        self._target: Target | None = None
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        assert isinstance(pl_module, DFlashModule)
+        if isinstance(trainer.strategy, ModelParallelStrategy):
+            raise ValueError(
+                "HeldOutDecoding needs the whole drafter, and ModelParallelStrategy gives each rank a part: "
+                "take the callback out, and use `evaluate` on an exported drafter"
+            )
+        if pl_module.hidden_states is not None:
+            raise ValueError(
+                "HeldOutDecoding needs the whole target, and with model.hidden_states only its embedding and "
+                "head are loaded: take the callback out, and use `evaluate` on an exported drafter"
+            )
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, DFlashModule)
+        if trainer.sanity_checking:
+            return
+        self._seen += 1
+        if trainer.state.fn == "fit" and self._seen % self.every_n_validations:
+            return
+        assert pl_module.target is not None
+        assert pl_module.drafter is not None
+        if self._target is None:  # modules of its own: the target may be running ahead in another thread
+            self._target = twin(pl_module.target, pl_module.target.device)
+        prompts = held_out_prompts(pl_module.data.store, self.decoding.prompts)
+        ends = stop_ids(pl_module.tokenizer, [], load_stop_ids(pl_module.target_name))
+        rounds = decode_held_out(trainer, self._target, pl_module.drafter, prompts, ends, self.decoding)
+        values = decoded_values(*rounds)
+        pl_module.log_dict(values)
+        rank_zero_info(
+            f"{len(prompts)} held-out prompts decoded: {values['val/decode_tau']:.3f} tokens a target pass, "
+            f"prompt lookup {values['val/lookup_tau']:.3f}"
+        )
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._target = None
+
+    def state_dict(self) -> dict[str, int]:
+        return {"seen": self._seen}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self._seen = state_dict["seen"]

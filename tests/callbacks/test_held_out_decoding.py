@@ -1,0 +1,89 @@
+"""Real decoding at validations: the values are those of decoding each prompt by itself."""
+
+from pathlib import Path
+
+import pytest
+from lightning import Callback
+
+from dflash_lightning.callbacks.held_out_decoding import HeldOutDecoding
+from dflash_lightning.data.store import TokenStore
+from dflash_lightning.decoding.acceptance import acceptance_length
+from dflash_lightning.decoding.chain import decode_chain
+from dflash_lightning.decoding.lookup import lookup_rounds
+from dflash_lightning.training.held_out_decoding import Decoding, decoded_values, held_out_prompts
+from tests.ranks import jobs
+from tests.runs import make_store_of, toy_data, toy_module, toy_trainer
+
+NEW = 12
+NAMES = {"val/decode_tau", "val/decode_tau_mean", "val/decode_tau_first32", "val/lookup_tau"}
+
+
+class Alone(Callback):
+    """Decodes each prompt by itself, at the same weights."""
+
+    def __init__(self, prompts):
+        self.prompts = prompts
+        self.expected = []
+
+    def on_validation_epoch_end(self, trainer, pl_module):
+        answers = [
+            decode_chain(pl_module.target, pl_module.drafter, prompt, max_new_tokens=NEW, stop_ids={1})
+            for prompt in self.prompts
+        ]
+        texts = zip(self.prompts, answers, strict=True)
+        self.expected.append(
+            decoded_values(
+                [answer.rounds for answer in answers],
+                [lookup_rounds(prompt, answer.token_ids, block_size=4) for prompt, answer in texts],
+            )
+        )
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_values_are_those_of_each_prompt_alone(at_once, tmp_path, toy_target, observed_store):
+    alone = Alone(held_out_prompts(TokenStore.open(observed_store), 4))
+    ours = HeldOutDecoding(decoding=Decoding(prompts=4, max_new_tokens=NEW, at_once=at_once))
+    trainer = toy_trainer(tmp_path, callbacks=[ours, alone])
+    trainer.fit(toy_module(toy_target), toy_data(Path(observed_store)))
+    rows = [row for row in jobs.read_rows(Path(trainer.log_dir)) if "val/tau" in row]
+    assert len(rows) == len(alone.expected) == 2
+    for row, expected in zip(rows, alone.expected, strict=True):
+        assert {name: float(row[name]) for name in NAMES} == pytest.approx(expected, rel=1e-5)
+        assert 1 <= expected["val/decode_tau"] <= 4
+
+
+@pytest.mark.parametrize(("every", "decoded"), [(1, [True, True]), (2, [False, True])])
+def test_not_every_validation_needs_it(every, decoded, tmp_path, toy_target, observed_store):
+    ours = HeldOutDecoding(every, Decoding(prompts=2, max_new_tokens=4))
+    trainer = toy_trainer(tmp_path, callbacks=[ours])
+    trainer.fit(toy_module(toy_target), toy_data(Path(observed_store)))
+    rows = [row for row in jobs.read_rows(Path(trainer.log_dir)) if "val/tau" in row]
+    assert ["val/decode_tau" in row for row in rows] == decoded
+
+
+def test_prompts_end_where_the_target_began(tmp_path, toy_target):
+    held_out = [(9, range(4, 9)), (7, range(7)), (8, range(5, 8))]
+    store = make_store_of(tmp_path, toy_target, [(9, range(3, 9))] * 3, held_out=held_out)
+    opened = TokenStore.open(store)
+    lengths = [len(prompt) for prompt in held_out_prompts(opened, 10)]
+    assert sorted(lengths) == [4, 5]  # of the third the target wrote everything: nothing to continue
+    ids, _ = opened.row("validation", 0)
+    assert held_out_prompts(opened, 1)[0] == ids[: lengths[0]].tolist()
+
+
+def test_stored_states_leave_no_target_to_decode_with(tmp_path, toy_target, observed_store):
+    trainer = toy_trainer(tmp_path, callbacks=[HeldOutDecoding()])
+    module = toy_module(toy_target, hidden_states="anywhere")
+    with pytest.raises(ValueError, match=r"HeldOutDecoding needs the whole target.*use `evaluate`"):
+        trainer.fit(module, toy_data(Path(observed_store)))
+
+
+@pytest.mark.parametrize("name", ["prompts", "max_new_tokens", "at_once"])
+def test_nonsense_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        Decoding(**{name: 0})
+
+
+def test_no_round_gives_no_number():
+    assert acceptance_length([]).rounds == 0
+    assert all(value != value for value in decoded_values([], []).values())
