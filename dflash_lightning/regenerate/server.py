@@ -31,8 +31,8 @@ class ServerTarget:
         """Raises ServerError where no row can be answered; chats that finished before are yielded first."""
         source = iter(chats)
         with ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="regenerate") as threads:
-            waiting: set[Future[OpenChat]] = set()
             try:
+                waiting: set[Future[OpenChat]] = set()
                 while True:
                     free = self._settings.concurrency - len(waiting)
                     waiting |= {threads.submit(self._answer, chat) for chat in islice(source, free)}
@@ -43,9 +43,9 @@ class ServerTarget:
                     yield from (future.result() for future in good)
                     for future in done:
                         future.result()
-            finally:
-                if waiting:
-                    self._client.stop()
+            except BaseException:  # Ctrl-C at any line, and an iteration that is left, among them
+                self._client.stop()
+                raise
 
     def _answer(self, chat: OpenChat) -> OpenChat:
         while not chat.finished:

@@ -1,6 +1,5 @@
 """The command: options, messages, both backends, and an output that `prepare` reads."""
 
-import json
 import shutil
 
 import pytest
@@ -15,20 +14,14 @@ from dflash_lightning.target.loading import load_target
 from tests.data.chats import row
 from tests.regenerate.answering import question, read_rows, write_rows
 from tests.regenerate.conftest import chat_server as chat_server
-from tests.regenerate.test_batch import TEMPLATE
+from tests.regenerate.toy_chat import TEMPLATE, save_chat_target
 
-ROWS = [row("t9 t8", "t3", "t7", "t3"), question("t12 t13 t14"), row("t20", "t3")]
+ROWS = [row("t04", "t03", "t07", "t03"), question("t13"), row("t08", "t03")]
 
 
 @pytest.fixture(scope="module")
-def target_folder(toy_target, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("chat") / "target"
-    shutil.copytree(toy_target, folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.chat_template = TEMPLATE
-    tokenizer.save_pretrained(folder)
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [1]}))
-    return folder
+def target_folder(tmp_path_factory):
+    return save_chat_target(tmp_path_factory.mktemp("chat") / "target")
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ def local(target_folder, *more):
 
 
 def test_the_targets_own_answers_become_a_token_store(files, target_folder, tmp_path, capsys):
-    stops = ["--stop-token", *(f"t{i}" for i in range(30, 50))]  # so that random text ends
+    stops = ["--stop-token", *(f"t{i}" for i in range(30, 36))]  # so that random text ends
     options = local(target_folder, "--max-new-tokens", "60", "--batch-size", "2", *stops, "--max-failed", "0")
     assert main([*files, *options]) == 0
     shown = capsys.readouterr().out
@@ -61,7 +54,7 @@ def test_the_targets_own_answers_become_a_token_store(files, target_folder, tmp_
                     given["messages"][:turn], tokenize=False, add_generation_prompt=True
                 )
                 ids = tokenizer(text, add_special_tokens=False).input_ids
-                alone = decode_plain(target, ids, max_new_tokens=60, stop_ids=[1, *range(30, 50)])
+                alone = decode_plain(target, ids, max_new_tokens=60, stop_ids=[1, *range(30, 36)])
                 assert message["content"] == tokenizer.decode(alone.token_ids[:-1])
     store = [*("--input", str(tmp_path / "out.jsonl")), *("--target", str(target_folder))]
     assert prepare.main([*store, "--output", str(tmp_path / "store"), "--validation-share", "0"]) == 0
@@ -119,6 +112,20 @@ def test_bad_input_is_one_message_and_exit_code_1(options, message, files, tmp_p
     assert shown.startswith("regenerate: ")
     assert message in shown
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_answers_whose_text_gives_other_tokens_are_counted(files, toy_target, tmp_path, capsys):
+    folder = tmp_path / "target"
+    shutil.copytree(toy_target, folder)  # its end token t1 is cut out of t10 to t19 as well
+    (folder / "template").write_text(TEMPLATE.replace("t0", "t"))
+    write_rows(tmp_path / "in.jsonl", [question(f"t{n} t{n + 20}") for n in range(20, 30)])
+    options = local(folder, "--chat-template", str(folder / "template"), "--truncated", "keep")
+    assert main([*files, *options, "--max-new-tokens", "3"]) == 0
+    told = capsys.readouterr().out
+    status = read_rows(tmp_path / "out.jsonl.status")
+    count = sum(line["retokenized"] for line in status)
+    assert 0 < count < 10
+    assert f"\n{count} of 10 answers give other tokens when their text is read again" in told
 
 
 def test_a_target_without_template_is_one_message(files, toy_target, capsys):

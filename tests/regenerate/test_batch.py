@@ -10,13 +10,11 @@ from dflash_lightning.regenerate.batch import answer_batch
 from dflash_lightning.regenerate.chats import open_chat
 from dflash_lightning.regenerate.config import RegenerateConfig
 from dflash_lightning.regenerate.local import LocalTarget
-from dflash_lightning.target.loading import Target, load_tokenizer
+from dflash_lightning.target.loading import Target
 from tests.data.chats import row
+from tests.regenerate.toy_chat import TEMPLATE, WORDS, chat_tokenizer
 from tests.toy import toy_model
 
-TEMPLATE = (
-    "{% for m in messages %}t2 {{ m.content }} t1 {% endfor %}{% if add_generation_prompt %}t2 {% endif %}"
-)
 STOPS = {1, 7, 30}
 LIMIT = 20
 SAMPLINGS = [None, Sampling(temperature=0.8), Sampling(temperature=1.5, top_k=9, top_p=0.9)]
@@ -28,9 +26,8 @@ def target():
 
 
 @pytest.fixture(scope="module")
-def form(toy_target):
-    tokenizer = load_tokenizer(toy_target)
-    return probe_format(ChatFormat(tokenizer=tokenizer, template=TEMPLATE, stop_ids=frozenset(STOPS)))
+def form():
+    return probe_format(ChatFormat(tokenizer=chat_tokenizer(), template=TEMPLATE, stop_ids=frozenset(STOPS)))
 
 
 def prompts(count, seed=0):
@@ -85,7 +82,7 @@ def test_an_empty_prompt_is_refused(target):
 
 
 def chats(count):
-    words = [" ".join(f"t{i}" for i in prompt) for prompt in prompts(2 * count)]
+    words = [" ".join(WORDS[i] for i in prompt) for prompt in prompts(2 * count)]
     return [
         open_chat(row(*texts), number=n, place=f"f:{n}", turns="all", truncated="keep")
         for n in range(count)
@@ -117,7 +114,7 @@ def test_batches_windows_and_stops_change_no_answer(target, form, temperature):
     assert {record.answers for record in alone.values()} == {1, 2}
 
 
-def test_a_batch_that_does_not_fit_is_halved(form, toy_target):
+def test_a_batch_that_does_not_fit_is_halved(form):
     model = toy_model()
     whole = answered(Target(model), form, chats(9), batch_size=8)
 
@@ -138,8 +135,8 @@ def test_a_row_that_does_not_fit_alone_fails_alone(form):
             raise torch.OutOfMemoryError("CUDA out of memory.\nMore of it.")
 
     target.parts.body.register_forward_pre_hook(short_of_memory, with_kwargs=True)
-    long = open_chat(row("t9 " * 20, ""), number=0, place="f:0", turns="all")
-    short = open_chat(row("t9", ""), number=1, place="f:1", turns="all", truncated="keep")
+    long = open_chat(row("t09 " * 20, ""), number=0, place="f:0", turns="all")
+    short = open_chat(row("t09", ""), number=1, place="f:1", turns="all", truncated="keep")
     records = answered(target, form, [long, short], batch_size=2)
     assert (records[0].status, records[0].detail) == ("failed", "CUDA out of memory.")
     assert records[1].chat is not None
@@ -148,7 +145,7 @@ def test_a_row_that_does_not_fit_alone_fails_alone(form):
 def test_prompts_that_do_not_fit_the_context_are_skipped_and_answers_end_with_it(target, form):
     context = target.config.max_position_embeddings
     given = [
-        open_chat(row("t9 " * words, ""), number=words, place="", turns="all", truncated="keep")
+        open_chat(row("t09 " * words, ""), number=words, place="", turns="all", truncated="keep")
         for words in (context, context - 3 - 5)
     ]
     records = answered(target, form, given)
@@ -166,7 +163,7 @@ def test_what_the_template_refuses_is_skipped_with_its_words(target, form):
             stop_ids=form.stop_ids,
         )
     )
-    chat = open_chat(row("t4", "", "t5", ""), number=0, place="", turns="all", truncated="keep")
+    chat = open_chat(row("t04", "", "t05", ""), number=0, place="", turns="all", truncated="keep")
     record = answered(target, refuses, [chat])[0]
     assert (record.status, record.answers) == ("skipped", 1)
     assert record.reason == "the template refuses the chat"

@@ -54,10 +54,10 @@ def test_ctrl_c_ends_at_once_and_says_how_to_go_on(tmp_path):
         process = subprocess.Popen(
             [sys.executable, "cli.py", "regenerate", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True
         )
-        while not server.seen()["asked"]:
+        while not server.seen()["asked"] and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         started = time.monotonic()
-        _, said = process.communicate()
+        _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "regenerate: stopped; run the same command to go on\n")
     assert time.monotonic() - started < 20  # a reply would take 30 s

@@ -10,6 +10,7 @@ from dflash_lightning.regenerate.server import ServerTarget
 from tests.data.chats import row
 from tests.regenerate.answering import expected, open_for, question, run, settings_for
 from tests.regenerate.servers import RunningServer
+from tests.regenerate.test_replies import CONFIG
 
 
 def test_chats_are_answered_turn_by_turn_in_order_many_at_once(tmp_path):
@@ -110,8 +111,6 @@ def test_several_servers_share_the_work_and_one_may_be_dead(chat_server, tmp_pat
 
 def test_no_thread_waits_on_when_the_run_is_left(chat_server):
     settings = settings_for(chat_server.url, timeout_s=30.0)
-    from tests.regenerate.test_replies import CONFIG
-
     rows = [question(f"[hang:0] left {n}") for n in range(3)] + [question("quick")]
     backend = ServerTarget(ChatClient(settings), CONFIG, settings, model="toy")
     started = time.monotonic()
@@ -120,6 +119,19 @@ def test_no_thread_waits_on_when_the_run_is_left(chat_server):
     answers.close()
     assert time.monotonic() - started < 20  # a reply would take 30 s
     assert not [t for t in threading.enumerate() if t.name.startswith("regenerate")]
+
+
+def test_ctrl_c_while_chats_are_handed_out_leaves_no_thread_waiting(chat_server):
+    def interrupted():
+        yield from (open_for(question(f"[hang:0] out {n}"), n) for n in range(2))
+        raise KeyboardInterrupt
+
+    settings = settings_for(chat_server.url, timeout_s=30.0)
+    backend = ServerTarget(ChatClient(settings), CONFIG, settings, model="toy")
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(backend.answer_all(interrupted()))
+    assert time.monotonic() - started < 20
 
 
 def test_the_model_is_asked_for(chat_server):
