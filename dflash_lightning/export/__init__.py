@@ -1,7 +1,7 @@
 """Checkpoints for other programs. Import from the modules; the package itself imports nothing.
 
-From a checkpoint to a folder: checkpoint.py and facts.py read what `fit` wrote, target.py says what is known of
-the target, write.py puts the folder together of zlab.py or speculators.py (config_json.py, names.py, rounding.py,
-files.py below them), card.py with evaluated.py and serve.py, and remote_code.py, which travels along.
+From a checkpoint to a folder: checkpoint.py and facts.py read what `fit` wrote, target.py says what is known
+of the target, write.py puts the folder together: zlab.py or speculators.py (on config_json.py, names.py,
+rounding.py, files.py), card.py with evaluated.py and serve.py, and remote_code.py, which travels along.
 From a folder: formats.py reads either format; check.py has reload.py read one in a fresh process.
 """

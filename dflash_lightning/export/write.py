@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from dflash_lightning.export import remote_code as remote
 from dflash_lightning.export.card import CARD_NAME, model_card
 from dflash_lightning.export.checkpoint import TrainedDrafter
 from dflash_lightning.export.files import REMOTE_CODE_NAME
@@ -19,6 +18,9 @@ from dflash_lightning.export.serve import launch_lines
 from dflash_lightning.export.speculators import export_speculators
 from dflash_lightning.export.target import TargetFacts
 from dflash_lightning.export.zlab import export_zlab
+
+REMOTE_CODE = Path(__file__).with_name("remote_code.py")
+"""Copied, not imported: it is no part of this program."""
 
 
 def write_drafter(
@@ -56,7 +58,7 @@ def write_drafter(
     )
     extras = {CARD_NAME: card}
     if with_code:
-        extras[REMOTE_CODE_NAME] = Path(remote.__file__).read_text(encoding="utf-8")
+        extras[REMOTE_CODE_NAME] = REMOTE_CODE.read_text(encoding="utf-8")
     if format == "speculators" and target is not None:
         export_speculators(trained.config, trained.state, folder, target=target, dtype=dtype, extras=extras)
     else:

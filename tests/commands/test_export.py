@@ -57,10 +57,13 @@ def test_a_checkpoint_is_found_by_its_address(tmp_path):
     def write(file):
         torch.save(as_fit_saves_it(DFlashDrafter(TOY)), file)
 
-    job = SaveJob(step=8, epoch=0, kind="step", run_id="a")
+    job = SaveJob(step=8, epoch=0, kind="step", run_id="a", metrics={"val/tau": 2.125, "train/loss": 1.0})
     publish(LocalStore(tmp_path / "kept"), "", job, write)
     assert main(["--checkpoint", f"{tmp_path}/kept/step=8", "--output", str(tmp_path / "drafter")]) == 0
     assert load_zlab(tmp_path / "drafter")[0] == TOY
+    card = (tmp_path / "drafter" / "README.md").read_text()
+    assert "| val/tau | 2.125 |" in card
+    assert "train/loss" not in card
 
 
 def test_help_teaches(capsys):
