@@ -17,12 +17,14 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from dflash_lightning.evaluation.figures import Figures
+from dflash_lightning.decoding.acceptance import AcceptanceLength
+from dflash_lightning.evaluation.figures import Figures, Part
 from dflash_lightning.evaluation.result import Evaluation
 from dflash_lightning.evaluation.table import how_drawn
 from dflash_lightning.plan_view.columns import plural
 
 GREY, RED = "#8c8c8c", "#c0392b"
+_PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 
 
 def draw_evaluation(found: Evaluation, output: Path) -> None:
@@ -78,8 +80,10 @@ def _draw_speed(axis: Axes, found: Evaluation, colours: dict[str, Any]) -> None:
     methods = found.whole.methods
     values = [figures.speed_up for figures in methods]
     bars = axis.barh([f.name for f in methods], values, color=[colours.get(f.name, GREY) for f in methods])
-    axis.bar_label(bars, [f"{f.speed_up:.2f}   {f.tokens_per_s:.1f} tokens/s" for f in methods], padding=4)
-    axis.axvline(1.0, color=RED, linewidth=1)
+    axis.bar_label(
+        bars, [f"{f.speed_up:.2f}   {f.tokens_per_s:.1f} tokens/s" for f in methods], padding=4, bbox=_PAPER
+    )
+    axis.axvline(1.0, color=RED, linewidth=1, zorder=0)
     _until(axis, values, room=1.6)
     axis.set(
         title="Speed: the red line is plain decoding in the same run",
@@ -124,8 +128,13 @@ def _draw_categories(axis: Axes, found: Evaluation, colours: dict[str, Any]) -> 
     axis.set_xticks(
         range(len(parts)), [f"{part.category}\n{plural(part.prompts, 'prompt')}" for part in parts]
     )
-    axis.set(title="Acceptance length by category", ylabel="tau, pooled")
+    tallest = max(_number(acceptance.pooled) for p in parts for acceptance in _lengths(p))
+    axis.set(title="Acceptance length by category", ylabel="tau, pooled", ylim=(0, 1.2 * max(1.0, tallest)))
     axis.legend(frameon=False, ncols=len(names) + 1)
+
+
+def _lengths(part: Part) -> list[AcceptanceLength]:
+    return [part.lookup, *(figures.acceptance for figures in part.methods)]
 
 
 def _number(value: float) -> float:
