@@ -14,7 +14,7 @@ COMMANDS = {
     "plan": "what a run will see: batches, padding, order, balance; from lengths alone, in seconds",
     "fit": "train a drafter",
     "validate": "teacher-forced loss and acceptance of a checkpoint on the held-out split",
-    "export": "a checkpoint to the folder that servers load (z-lab format)",
+    "export": "a checkpoint to the folder that servers load; converts between their formats",
     "generate": "draft and verify one prompt before your eyes",
     "evaluate": "acceptance lengths and speed on many prompts, beside plain decoding and prompt lookup",
     "report": "what a run's logs say: loss bands, direction, stalls, and which steps to look at",
@@ -33,6 +33,7 @@ Start with the demo: make demo. Then, for your own target:
   python cli.py plan --config configs/qwen3_8b.yaml
   python cli.py fit --config configs/qwen3_8b.yaml
   python cli.py export --checkpoint runs/qwen3_8b/checkpoints --output drafters/mine
+  python cli.py evaluate --target my-model --drafter drafters/mine --prompts heldout.jsonl
 
 A second --config is laid over the first (configs/callbacks/ has examples), and any setting can be given
 on the command line: --model.lr 3e-4. fit --config ... --print_config shows what would run.
