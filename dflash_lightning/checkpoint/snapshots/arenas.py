@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import torch
-
 from dflash_lightning.checkpoint.snapshots.arena import Arena, Reserve
+from dflash_lightning.checkpoint.snapshots.pinning import pin, unpin
 
 log = logging.getLogger(__name__)
 MOST, LEAST = 3, 2
@@ -68,6 +67,7 @@ class Arenas:
         self._reserve = reserve
         self._pin = pin
         self._all: list[Arena] = []
+        self._pinned: list[Arena] = []
         try:
             self._fill(count, capacity)
         except OSError as error:
@@ -103,14 +103,20 @@ class Arenas:
             *(self._all[slot].capacity, num_bytes),
         )
         larger = self._new(num_bytes + num_bytes // 16)
-        self._all[slot].close()
+        self._close(self._all[slot])
         self._all[slot] = larger
         return larger
 
     def close(self) -> None:
         for arena in self._all:
-            arena.close()
+            self._close(arena)
         self._all = []
+
+    def _close(self, arena: Arena) -> None:
+        if arena in self._pinned:
+            self._pinned.remove(arena)
+            unpin(arena)
+        arena.close()
 
     def _fill(self, count: int, capacity: int) -> None:
         for _ in range(count):
@@ -121,20 +127,9 @@ class Arenas:
         if capacity > available_bytes():
             raise OSError(errno.ENOMEM, f"{capacity} bytes are not available")
         arena = Arena.shared(capacity, reserve=self._reserve) if self.shared else Arena.private(capacity)
-        if self._pin:
-            _pin(arena)
+        if self._pin and pin(arena):
+            self._pinned.append(arena)
         return arena
-
-
-def _pin(arena: Arena) -> None:
-    """Page-lock it, so that copies from a GPU run beside the computation. Never run on a GPU yet."""
-    if torch.cuda.is_available():
-        address = torch.frombuffer(arena.buffer, dtype=torch.uint8).data_ptr()
-        page = address - address % os.sysconf("SC_PAGE_SIZE")
-        runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        code = int(runtime.cudaHostRegister(page, address + arena.capacity - page, 0))
-        if code != 0:
-            log.warning("a snapshot buffer could not be pinned (CUDA error %d): copies are slower", code)
 
 
 def _container_bytes() -> Iterator[int]:

@@ -9,6 +9,7 @@ law   a snapshot stays in its arena until it is stored, given up by a rule, or t
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from dflash_lightning.checkpoint.job import SaveJob
@@ -101,6 +102,8 @@ class Writer:
     def close(self) -> None:
         """End the worker, finished or not, and free the memory."""
         self._keeper.channel.stop(CLOSE_S)
+        with suppress(RuntimeError):  # of a GPU that has failed; else no copy may outlive its memory
+            self._loading.wait()
         self._arenas.close()
 
     def _load(self, job: SaveJob, layout: Layout) -> str:
