@@ -48,6 +48,13 @@ def test_the_slurm_file_is_a_script_that_starts_an_existing_config():
     text = path.read_text()
     for name in re.findall(r"--config (\S+)", text):
         assert (ROOT / name).is_file(), name
+    words = text.split("cli.py fit", 1)[1].split("||", 1)[0].replace("\\\n", " ").split()
+    assert words[-2:] == ["--ckpt_path", "last"]
+    callbacks = read_config([str(ROOT / word) if "configs/" in word else word for word in words[:-2]])[
+        "trainer"
+    ]["callbacks"]
+    store = next(c for c in callbacks if c["class_path"].endswith("S3Checkpoint"))
+    assert store["init_args"]["if_missing"] == "fresh"  # else its first start would find no checkpoint
     tasks = launched("several_nodes")["trainer"]
     assert f"--nodes={tasks['num_nodes']}" in text
     assert f"--ntasks-per-node={tasks['devices']}" in text
