@@ -3,6 +3,8 @@
 law   local rank r drafts on device r; its n targets are the devices from local_world + r * n on
 """
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -19,6 +21,21 @@ def target_devices(
         return [home] * count
     first = local_world + local_rank * count
     return [torch.device(home.type, index) for index in range(first, first + count)]
+
+
+def require_first_devices(count: int, drafters: Sequence[torch.device]) -> None:
+    """Raises ValueError where drafters sit elsewhere than on a node's first devices, so that targets of their
+    own would come to lie on them.
+
+    drafters: the devices of all ranks of this node.
+    """
+    indices = [device.index for device in drafters if device.type != "cpu"]
+    if count > 0 and indices != list(range(len(indices))):
+        raise ValueError(
+            f"drafters are on devices {indices} (trainer.devices), but with model.target_devices {count} "
+            "they must be the first ones, since targets follow behind them. Give trainer.devices as a "
+            "number, and choose devices by CUDA_VISIBLE_DEVICES"
+        )
 
 
 def require_devices(count: int, *, local_world: int, available: int | None) -> None:

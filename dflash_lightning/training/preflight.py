@@ -18,7 +18,7 @@ from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.data.epochs import Position
 from dflash_lightning.data.plan_state import require_ranks_agree, saved_plan
 from dflash_lightning.data.split import SPLITS
-from dflash_lightning.target.device_map import require_devices
+from dflash_lightning.target.device_map import require_devices, require_first_devices
 from dflash_lightning.target.identity import target_digest
 from dflash_lightning.training.agreement import require_agreement
 from dflash_lightning.training.gather import texts_of_all_ranks
@@ -141,6 +141,8 @@ def every_target_has_a_device(trainer: Trainer, module: "DFlashModule", data: DF
     on_cuda = trainer.strategy.root_device.type == "cuda"
     available = torch.cuda.device_count() if on_cuda else None
     require_devices(module.target_devices, local_world=trainer.num_devices, available=available)
+    drafters = getattr(trainer.strategy, "parallel_devices", None) or [trainer.strategy.root_device]
+    require_first_devices(module.target_devices, drafters)
     if module.target_devices > 1 and module.prefetch is not None and not module.prefetch.depth:
         raise ValueError(
             f"model.target_devices is {module.target_devices}, but model.prefetch.depth 0 is no pipeline: "

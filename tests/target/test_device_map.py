@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from dflash_lightning.target.device_map import require_devices, target_devices
+from dflash_lightning.target.device_map import require_devices, require_first_devices, target_devices
 
 
 def cuda(*indices):
@@ -60,3 +60,17 @@ def test_more_devices_than_there_are_are_refused(count, local_world, available, 
 @pytest.mark.parametrize(("count", "local_world", "available"), [(3, 2, 8), (0, 8, 8), (5, 2, None)])
 def test_what_fits_is_accepted(count, local_world, available):
     require_devices(count, local_world=local_world, available=available)
+
+
+@pytest.mark.parametrize(("count", "drafters"), [(1, [2, 3]), (3, [0, 2]), (1, [1]), (1, [1, 0])])
+def test_targets_never_come_to_lie_on_drafters(count, drafters):
+    with pytest.raises(ValueError, match=r"must be the first ones.*CUDA_VISIBLE_DEVICES"):
+        require_first_devices(count, cuda(*drafters))
+
+
+@pytest.mark.parametrize(
+    ("count", "drafters"),
+    [(3, cuda(0, 1)), (1, cuda(0)), (0, cuda(2, 5)), (2, [torch.device("cpu")] * 2)],
+)
+def test_the_first_devices_may_have_targets_behind_them(count, drafters):
+    require_first_devices(count, drafters)
