@@ -23,6 +23,8 @@ class SideStreams:
     def finish(self, compute: Callable[[], T]) -> T:
         """What `compute` returns, once the devices have got there."""
         with ExitStack() as entered:
+            if self._streams:  # a thread begins at device 0, and leaving a stream would open a context there
+                entered.enter_context(torch.cuda.device(self._streams[-1].device))
             for stream in self._streams:
                 entered.enter_context(torch.cuda.stream(stream))
             result = compute()
@@ -32,4 +34,6 @@ class SideStreams:
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream(device))  # weights may still be on their way there
+    return stream
