@@ -23,6 +23,8 @@ from dflash_lightning.checkpoint.stores.protocol import ObjectStore
 
 log = logging.getLogger(__name__)
 OWNER = "owner.json"
+LOOK_S = 5.0
+"""Between two looks at an owner that may be dead."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +86,18 @@ def claim(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Claim:
     """Take the prefix. An owner without a sign of life for `stale_after_s` loses it, with a warning; so does
-    one whose process was on this machine and is gone.
+    one whose process was on this machine and is gone. Where the owner is an earlier start of this very run,
+    that time is waited for: a run that is started again after its machine died must not fail for that.
 
     Raises: StoreError of kind "conflict" with host, process, run and age of the owner, and the way out.
     """
     key = join_key(prefix, OWNER)
     mine = Owner(run_id, socket.gethostname(), os.getpid(), _machine(), uuid4().hex, now, now)
-    found = _read_owner(store, key)
+    found, waited = _outlive(store, key, mine, stale_after_s, sleep)
+    now += waited
+    mine = replace(mine, started=now, heartbeat=now)
     if found is not None:
-        if not _is_gone(found, mine) and now - found.heartbeat < stale_after_s:
+        if _holds(found, mine, stale_after_s) and waited < stale_after_s:
             raise _taken(store, key, found, now, stale_after_s)
         log.warning(
             "taking over %s from run %s (process %d on %s), silent for %.0f s",
@@ -108,6 +113,34 @@ def claim(
     if winner is None or winner.nonce != mine.nonce:
         raise _taken(store, key, winner or mine, now, stale_after_s)
     return Claim(store, prefix, mine)
+
+
+def _outlive(
+    store: ObjectStore, key: str, mine: Owner, stale_after_s: float, sleep: Callable[[float], None]
+) -> tuple[Owner | None, float]:
+    """The owner, and for how many seconds it has been watched: an earlier start of this run until it has been
+    silent for too long, is gone, or shows that it lives."""
+    first = found = _read_owner(store, key)
+    waited = 0.0
+    while (
+        found is not None
+        and found == first
+        and found.run_id == mine.run_id
+        and _holds(found, mine, stale_after_s - waited)
+    ):
+        if not waited:
+            log.warning(
+                "waiting for up to %.0f s: %s is held by %s", stale_after_s, store.uri(key), _who(found)
+            )
+        sleep(LOOK_S)
+        waited += LOOK_S
+        found = _read_owner(store, key)
+    return found, waited
+
+
+def _holds(owner: Owner, mine: Owner, within_s: float) -> bool:
+    """True while its last sign of life counts."""
+    return mine.heartbeat - owner.heartbeat < within_s and within_s > 0 and not _is_gone(owner, mine)
 
 
 def _is_gone(owner: Owner, mine: Owner) -> bool:
@@ -133,13 +166,16 @@ def _machine() -> str:
 
 def _taken(store: ObjectStore, key: str, owner: Owner, now: float, stale_after_s: float) -> StoreError:
     silent = max(0.0, now - owner.heartbeat)
-    who = f"run {owner.run_id} (process {owner.pid} on {owner.host})"
     return StoreError(
-        f"{store.uri(key)} says that {who} writes here, last alive {silent:.0f} s ago; two runs under one "
-        f"prefix would delete each other's checkpoints. Give this run another prefix, or stop that one; if "
-        f"it is dead, wait until it has been silent for {stale_after_s:.0f} s, or delete {OWNER}",
+        f"{store.uri(key)} says that {_who(owner)} writes here, last alive {silent:.0f} s ago; two runs "
+        f"under one prefix would delete each other's checkpoints. Give this run another prefix, or stop that "
+        f"one; if it is dead, wait until it has been silent for {stale_after_s:.0f} s, or delete {OWNER}",
         kind="conflict",
     )
+
+
+def _who(owner: Owner) -> str:
+    return f"run {owner.run_id} (process {owner.pid} on {owner.host})"
 
 
 def _encode(owner: Owner) -> bytes:

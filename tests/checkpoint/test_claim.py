@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dflash_lightning.checkpoint.claim import OWNER, claim
+from dflash_lightning.checkpoint.claim import LOOK_S, OWNER, claim
 from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
 
@@ -105,6 +105,68 @@ def test_process_ids_of_other_machines_say_nothing(machine):
     change_owner(store, pid=ended.pid, machine=machine)
     with pytest.raises(StoreError, match="run first"):
         take(store, "second", now=1001.0)
+
+
+class Clock:
+    """Sleeping takes no time here; something may happen meanwhile."""
+
+    def __init__(self, during=lambda slept_s: None):
+        self.slept_s = 0.0
+        self._during = during
+
+    def sleep(self, seconds):
+        self.slept_s += seconds
+        self._during(self.slept_s)
+
+
+def on_another_machine(store):
+    take(store, "first", now=1000.0)
+    change_owner(store, machine="another boot pid:[1]")
+
+
+def test_a_run_whose_machine_died_waits_for_its_own_silence(caplog):
+    store, clock = MemoryStore(), Clock()
+    on_another_machine(store)
+    again = take(store, "first", now=1100.0, sleep=clock.sleep)
+    assert STALE_S - 100 <= clock.slept_s < STALE_S - 90
+    assert again.owner.heartbeat >= 1000 + STALE_S
+    assert "waiting for up to 300 s" in caplog.text
+    assert "taking over" in caplog.text
+
+
+def test_a_second_start_of_a_living_run_is_refused_at_its_next_sign_of_life():
+    store = MemoryStore()
+    on_another_machine(store)
+
+    def beat(slept_s):
+        if slept_s >= 30:
+            change_owner(store, heartbeat=1130.0)
+
+    clock = Clock(beat)
+    with pytest.raises(StoreError, match="run first .* writes here, last alive 0 s ago"):
+        take(store, "first", now=1100.0, sleep=clock.sleep)
+    assert clock.slept_s == 30
+
+
+def test_an_owner_whose_clock_is_ahead_is_watched_no_longer_than_any():
+    store, clock = MemoryStore(), Clock()
+    on_another_machine(store)
+    change_owner(store, heartbeat=1e9)
+    take(store, "first", now=1100.0, sleep=clock.sleep)
+    assert clock.slept_s <= STALE_S + 1
+
+
+def test_a_run_that_was_released_while_another_start_waits_is_taken_at_once():
+    store = MemoryStore()
+    on_another_machine(store)
+
+    def release(slept_s):
+        if slept_s == LOOK_S:
+            store.delete([f"runs/a/{OWNER}"])
+
+    clock = Clock(release)
+    take(store, "first", now=1100.0, sleep=clock.sleep)
+    assert clock.slept_s < 2 * LOOK_S
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b'{"run_id": "x"}', b"\xff\xfe"])
