@@ -24,6 +24,7 @@ from dflash_lightning.checkpoint.stores.open import open_store
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.training.gather import texts_of_all_ranks
 from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.states_source import devices_of
 
 GIB = 2**30
 
@@ -48,7 +49,7 @@ class Step:
     seconds: float
     """The first of its shape: what is compiled or allocated once is in it."""
     gib: float
-    """Peak so far: of the device on a GPU, else of the process."""
+    """Peak so far: of the fullest of the rank's devices on GPUs, else of the process."""
 
 
 class DryRun(Callback):
@@ -76,8 +77,9 @@ class DryRun(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         tokens, _ = batch
-        device = trainer.strategy.root_device
-        gib = peak_gib(device)  # waits for the device
+        assert isinstance(pl_module, DFlashModule)
+        devices = {trainer.strategy.root_device, *devices_of(pl_module)}
+        gib = max(peak_gib(device) for device in devices)  # waits for them
         self.steps.append(
             Step(
                 bucket=tokens.bucket,
