@@ -118,7 +118,8 @@ def open_journal(
 def _require_same(folder: Path, identity: Mapping[str, Any]) -> None:
     path = folder / IDENTITY
     now = json.loads(json.dumps(identity, default=str))
-    if not path.exists():
+    records = folder / RECORDS
+    if not records.exists() or not records.stat().st_size:  # nothing to mix with
         write_whole(path, json.dumps(now, indent=2).encode())
         return
     before = json.loads(path.read_bytes())

@@ -71,13 +71,22 @@ def test_work_that_is_not_finished_is_not_read_as_if_it_were(tmp_path):
 
 
 def test_other_settings_are_refused_with_both_values(tmp_path):
-    with started(tmp_path):
-        pass
+    with started(tmp_path) as journal:
+        journal.append(record(0))
     message = "seed was 1, is 2; model was 'toy', is None; top_p was None, is 0.5. Give the former"
     with (
         pytest.raises(ValueError, match=message),
         open_journal(tmp_path, {"seed": 2, "top_p": 0.5}, 3),
     ):
+        pass
+
+
+def test_work_without_a_record_may_begin_with_other_settings(tmp_path):
+    with started(tmp_path):
+        pass  # the server was not there, or its name was wrong
+    with open_journal(tmp_path, {"seed": 2}, 3) as journal:
+        journal.append(record(0))
+    with pytest.raises(ValueError, match="seed was 2, is 1"), started(tmp_path):
         pass
 
 
