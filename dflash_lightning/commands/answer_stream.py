@@ -46,7 +46,10 @@ class AnswerStream:
         self._drafts = tokens
 
     def write(self, tokens: Sequence[int]) -> None:
-        """The tokens of a round: drafts that stood, and last the target's own."""
+        """The tokens of a round: drafts that stood, and last the target's own.
+
+        Where a stop token cut the round short, the last may be a draft; it shows as the target's own.
+        """
         self._add(tokens[:-1], DRAFTED)
         rejected = self._drafts[len(tokens) - 1 :] if self._show_rejected else ()
         if rejected:
