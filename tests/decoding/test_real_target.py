@@ -16,7 +16,7 @@ TASKS += ["Explain {} to a child.", "List what one needs for {}."]
 THINGS = ["rain", "planets", "bread", "music", "the sea", "chess", "bees", "winter", "bridges", "maps"]
 QUESTIONS = [task.format(thing) for task in TASKS for thing in THINGS]
 BUDGETS = [0, 1, 3, 8, 32]
-LENGTH = 16
+LENGTH = 10
 
 
 class HeadRowDrafter(DFlashDrafter):
