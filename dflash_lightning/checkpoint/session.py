@@ -20,7 +20,7 @@ from dflash_lightning.checkpoint.preflight import preflight
 from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.rank_writer import Meeting, publish_as_rank
 from dflash_lightning.checkpoint.removal import clean_leftovers
-from dflash_lightning.checkpoint.snapshots.arenas import Arenas
+from dflash_lightning.checkpoint.snapshots.arenas import LEAST, Arenas
 from dflash_lightning.checkpoint.snapshots.freezing import plan_snapshot
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.open import open_store
@@ -39,10 +39,14 @@ class Memory:
     """Where snapshots wait."""
 
     arenas: int | None = None
-    """Snapshots at a time; None: as many as fit well."""
+    """Snapshots at a time, two or more; None: as many as fit well."""
     process: bool = True
     """Shared memory and a process of its own; False: private memory and a thread."""
     pin: bool = False
+
+    def __post_init__(self) -> None:
+        if self.arenas is not None and self.arenas < LEAST:
+            raise ValueError(f"arenas must be {LEAST} or more, or null for as many as fit, got {self.arenas}")
 
 
 class Session:
@@ -96,8 +100,8 @@ class Session:
 
     @property
     def capacity(self) -> int:
-        """Snapshots that surely fit at a time: arenas are two or more where nobody asked for fewer."""
-        return 1 if self._memory.arenas == 1 else 2
+        """Snapshots that surely fit at a time."""
+        return self._memory.arenas or LEAST
 
     @property
     def unfinished(self) -> list[SaveJob]:

@@ -143,6 +143,11 @@ def test_a_strategy_that_nobody_has_tried_is_refused(tmp_path, toy_target):
         in_thread(tmp_path).setup(trainer, toy_module(toy_target), "fit")
 
 
+def test_a_single_snapshot_buffer_is_refused_before_training(tmp_path):
+    with pytest.raises(ValueError, match="arenas must be 2 or more, or null for as many as fit, got 1"):
+        in_thread(tmp_path, arenas=1)
+
+
 def test_two_runs_on_one_prefix_are_refused(tmp_path, toy_target, store):
     folder = tmp_path / "kept"
     folder.mkdir()
