@@ -71,7 +71,7 @@ class AddressConnector(_CheckpointConnector):
         """What lies on this node's disk within the block; None for a fresh start."""
         strategy = self.trainer.strategy
         name, exact = self._agree(uri)
-        folder = Path(tempfile.gettempdir()) / name
+        folder = _folder(name)
         try:
             yield None if exact is None else self._fetch(exact, folder)
         finally:
@@ -101,9 +101,10 @@ class AddressConnector(_CheckpointConnector):
         problem: Exception | None = None
         if strategy.is_global_zero:
             try:
-                exact = self._look(uri, Path(tempfile.gettempdir()) / name)
+                exact = self._look(uri, _folder(name))
             except (StoreError, OSError, ValueError) as error:
                 problem = error
+                shutil.rmtree(_folder(name), ignore_errors=True)  # files of one whose other files are broken
         ours = name, exact, None if problem is None else str(problem)
         name, exact, reason = strategy.broadcast(ours)
         if problem is not None:
@@ -128,3 +129,8 @@ class AddressConnector(_CheckpointConnector):
             return None
         rank_zero_info(f"loading {exact}")
         return exact
+
+
+def _folder(name: str) -> Path:
+    """Of a download, on this node."""
+    return Path(tempfile.gettempdir()) / name

@@ -16,7 +16,7 @@ def rows_of_all_ranks(trainer: Trainer, row: Tensor) -> Tensor:
 
 def texts_of_all_ranks(trainer: Trainer, text: str) -> list[str]:
     """A text of each rank, of any length; rank 0's first."""
-    ours = torch.tensor(list(text.encode()), device=trainer.strategy.root_device)
+    ours = torch.tensor(list(text.encode()), dtype=torch.int64, device=trainer.strategy.root_device)
     sizes = rows_of_all_ranks(trainer, ours.new_tensor([len(ours)])).flatten().tolist()
     padded = torch.nn.functional.pad(ours, (0, max(sizes) - len(ours)))
     rows = rows_of_all_ranks(trainer, padded).tolist()
