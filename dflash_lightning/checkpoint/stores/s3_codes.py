@@ -56,7 +56,7 @@ CODES: Final[dict[str, tuple[Kind, str]]] = {
     "IllegalLocationConstraintException": _REGION,
     "NoSuchBucket": ("missing", "there is no bucket {bucket} at {endpoint}; create it or correct the name"),
     "NoSuchKey": _NO_OBJECT,
-    "NoSuchUpload": ("missing", "the upload was aborted or has expired; it has to start again"),
+    "NoSuchUpload": ("transient", "the upload was aborted or has expired; it has to start again"),
     "RequestTimeTooSkewed": (
         "clock",
         "this machine's clock is too far from the server's for any signature; set the clock (NTP)",
@@ -78,7 +78,10 @@ CODES: Final[dict[str, tuple[Kind, str]]] = {
     "InternalError": _BROKEN,
     "RequestTimeout": ("transient", "the server waited too long for the bytes; try again later"),
     "OperationAborted": _BUSY,
-    "ConditionalRequestConflict": _THERE,
+    "ConditionalRequestConflict": (  # often an earlier attempt of our own, whose answer was lost
+        "transient",
+        "another request for the same object is under way; try again later",
+    ),
     "PreconditionFailed": _THERE,
     "QuotaExceeded": _FULL,
     "InsufficientStorage": _FULL,

@@ -58,7 +58,7 @@ def test_a_complete_that_never_happened_is_an_error_even_where_an_older_object_i
     store, prefix = proxied
     direct.put(f"{prefix}/a", os.urandom(len(LARGE)))  # of the same length
     proxy.add("answer", method="POST", query="uploadId=", status=404, code="NoSuchUpload", times=None)
-    fails(lambda: upload_to(store, f"{prefix}/a"), errors, "missing")
+    fails(lambda: upload_to(store, f"{prefix}/a"), errors, "transient")
 
 
 def test_a_part_that_fails_ends_the_upload_with_its_cause(proxy, s3_uri, errors):
