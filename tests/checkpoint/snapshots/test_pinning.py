@@ -1,4 +1,4 @@
-"""Page-locked arenas. What needs a GPU is skipped without one."""
+"""Page-locked arenas."""
 
 import os
 
@@ -10,7 +10,6 @@ from dflash_lightning.checkpoint.snapshots.arenas import Arenas
 from dflash_lightning.checkpoint.snapshots.pinning import _pages, pin, unpin
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 @pytest.mark.parametrize("make", [Arena.shared, Arena.private])
@@ -32,7 +31,7 @@ def test_without_a_gpu_nothing_is_locked():
     arena.close()
 
 
-@on_a_gpu
+@pytest.mark.gpu
 def test_memory_that_goes_is_unlocked_so_that_what_comes_to_its_place_can_be_locked():
     for _ in range(3):  # the system likes to hand out the same addresses again
         arenas = Arenas(2, 100 * PAGE, shared=True, pin=True)
@@ -40,7 +39,7 @@ def test_memory_that_goes_is_unlocked_so_that_what_comes_to_its_place_can_be_loc
         arenas.close()
 
 
-@on_a_gpu
+@pytest.mark.gpu
 def test_an_arena_that_cannot_be_locked_costs_training_nothing(caplog):
     arena = Arena.private(PAGE)
     assert pin(arena)
