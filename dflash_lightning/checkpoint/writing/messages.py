@@ -69,7 +69,7 @@ class Channel(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> None:
-        """Until there may be a report, or the worker is dead."""
+        """Until there may be a report, or for so long: a worker that is dead already makes nobody spin."""
         ...
 
     def death(self) -> str | None:

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import send_handle
@@ -72,7 +73,10 @@ class ProcessChannel:
         return found
 
     def wait(self, timeout_s: float) -> None:
-        wait([self._pipe], max(0.0, timeout_s))
+        if self.death() is None:
+            wait([self._pipe], max(0.0, timeout_s))
+        else:  # its pipe is at its end or closed: whoever waits for a new one must not spin
+            time.sleep(max(0.0, timeout_s))
 
     def death(self) -> str | None:
         code = self._process.poll()

@@ -7,7 +7,6 @@ law   a daemon: an interpreter that ends does not wait for the store; the attemp
 import atexit
 import queue
 import threading
-import time
 
 from dflash_lightning.checkpoint.snapshots.arena import Arena
 from dflash_lightning.checkpoint.writing.attempt import Target
@@ -45,10 +44,7 @@ class ThreadChannel:
         return found
 
     def wait(self, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while self._thread.is_alive() and time.monotonic() < deadline:
-            if self._said_something.wait(min(0.1, max(0.0, deadline - time.monotonic()))):
-                return
+        self._said_something.wait(max(0.0, timeout_s))
 
     def death(self) -> str | None:
         return None if self._thread.is_alive() else "its thread ended"
