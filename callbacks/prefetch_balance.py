@@ -61,6 +61,11 @@ class PrefetchBalance(Callback):
         memory_gib: float | None = 4.0,
         slow_rank: SlowRule = SlowRule(),  # noqa: B008  (frozen)
     ) -> None:
+        if memory_gib is not None and memory_gib <= 0:
+            raise ValueError(
+                f"PrefetchBalance.memory_gib must be above 0 GiB, got {memory_gib}; null leaves depth as the "
+                "only bound"
+            )
         memory = None if memory_gib is None else int(memory_gib * GIB)
         self.bounds = DepthBounds(least=min_depth, most=max_depth, memory_bytes=memory)
         if not min_depth <= depth <= max_depth:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from dflash_lightning.parser_words import reasons
+
 COMMANDS = {
     "prepare": "chats to a token store; with --hidden-states also the target's states of it",
     "regenerate": "prompts to chats that the target itself answers, here or on a server; then prepare",
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _for_people() as error:
         if os.environ.get("DFLASH_TRACEBACK"):
             raise
-        print(f"\n{name}: {error}\n(DFLASH_TRACEBACK=1 shows where)", file=sys.stderr)
+        print(f"\n{name}: {reasons(str(error))}\n(DFLASH_TRACEBACK=1 shows where)", file=sys.stderr)
         return 1
 
 

@@ -35,7 +35,8 @@ class Seat:
 
     node: str
     drafter: str
-    target: str
+    states: str
+    """Where hidden states come from: "target on cuda:2", or from disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +103,10 @@ def seat_of(trainer: Trainer, module: DFlashModule) -> Seat:
     device = trainer.strategy.root_device
     name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
     pipeline = module.pipeline
-    target = ", ".join(d.name for d in pipeline.counters().devices) if pipeline else "the same device"
-    return Seat(node=socket.gethostname(), drafter=f"{device}{name}", target=target)
+    targets = ", ".join(d.name for d in pipeline.counters().devices) if pipeline else "the same device"
+    folder = module.hidden_states
+    states = f"target on {targets}" if folder is None else f"hidden states from {folder}"
+    return Seat(node=socket.gethostname(), drafter=f"{device}{name}", states=states)
 
 
 def require_store(trainer: Trainer, uri: str, settings: StoreSettings) -> None:
@@ -138,7 +141,7 @@ def device_gib(device: torch.device) -> float | None:
 def seat_lines(seats: Sequence[Seat]) -> list[str]:
     """One line for each rank."""
     return [
-        f"  rank {rank:<3} {seat.node}: drafter on {seat.drafter}, target on {seat.target}"
+        f"  rank {rank:<3} {seat.node}: drafter on {seat.drafter}, {seat.states}"
         for rank, seat in enumerate(seats)
     ]
 

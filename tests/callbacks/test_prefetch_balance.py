@@ -178,10 +178,10 @@ def test_validation_is_no_time_of_training(tmp_path, toy_target, observed_store)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"memory_gib": 0.0}, "PrefetchBalance.memory_gib must be above 0 GiB, got 0.0; null leaves depth"),
         ({"depth": 9}, "depth must be between min_depth 1 and max_depth 8, got 9"),
         ({"depth": 1, "min_depth": 2}, "depth must be between min_depth 2 and max_depth 8, got 1"),
         ({"min_depth": 0}, "1 <= min_depth <= max_depth, got 0 and 8"),
-        ({"memory_gib": 0.0}, "prefetch memory must be at least 1 byte, got 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):

@@ -16,12 +16,12 @@ def step(**values):
 
 def test_each_rank_has_a_line():
     seats = [
-        Seat(node="a", drafter="cuda:0 (H100)", target="cuda:2, cuda:3"),
-        Seat(node="b", drafter="cuda:0 (H100)", target="the same device"),
+        Seat(node="a", drafter="cuda:0 (H100)", states="target on cuda:2, cuda:3"),
+        Seat(node="b", drafter="cuda:0 (H100)", states="hidden states from data/a"),
     ]
     assert seat_lines(seats) == [
         "  rank 0   a: drafter on cuda:0 (H100), target on cuda:2, cuda:3",
-        "  rank 1   b: drafter on cuda:0 (H100), target on the same device",
+        "  rank 1   b: drafter on cuda:0 (H100), hidden states from data/a",
     ]
 
 

@@ -17,7 +17,7 @@ def open_store(uri: str, settings: StoreSettings) -> tuple[ObjectStore, str]:
 
     Raises: ValueError for an address that is none.
     """
-    if "://" not in uri:
+    if "://" not in uri and not uri.startswith(("s3:", "memory:", "file:")):
         return _directory(uri), ""
     parts = urlsplit(uri)
     if parts.username is not None or parts.query or parts.fragment:

@@ -112,11 +112,16 @@ class StatesManifest:
 
     @classmethod
     def read_from(cls, folder: Path, name: str = FILE_NAME) -> "StatesManifest":
-        """Raises ValueError for a manifest that is damaged or of another version of this project."""
+        """Raises ValueError for a manifest that is damaged, of something else, or of another version."""
         try:
             values = json.loads((folder / name).read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{folder / name} is damaged ({error}): write the hidden states again") from None
+        if "identity" not in values:  # such as a token store, whose manifest has the same name
+            raise ValueError(
+                f"{folder} holds something else than hidden states: name the folder that "
+                "`python cli.py prepare --hidden-states` wrote"
+            )
         if values.get("version") != VERSION or values.keys() != {field.name for field in fields(cls)}:
             raise ValueError(
                 f"hidden states at {folder} were written by another version of this project "

@@ -36,7 +36,9 @@ def test_a_relative_path_is_below_the_working_directory(tmp_path, monkeypatch):
     assert opened("runs")[0].root == tmp_path / "runs"
 
 
-@pytest.mark.parametrize("uri", ["http://host/b", "s3:///key", "file://host/path", "gs://bucket/a"])
+@pytest.mark.parametrize(
+    "uri", ["http://host/b", "s3:///key", "file://host/path", "gs://bucket/a", "s3:/bucket/a", "s3:b"]
+)
 def test_other_addresses_are_refused(uri):
     with pytest.raises(ValueError, match="is no checkpoint address: write s3://bucket/prefix or the path"):
         opened(uri)

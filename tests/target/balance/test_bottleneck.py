@@ -62,6 +62,13 @@ def test_there_are_no_rates_where_nothing_was_done(nothing):
             "balance them, and there are 1 (model.target_devices; of 8 devices: 6 + 2)",
         ),
         (
+            found(target=6.0, drafter=2.0),  # seconds where they are long
+            False,
+            "training waits 30.0 % of its time for batches; the bottleneck is the target: a batch takes "
+            "6.00 s of a target device and 2.00 s of a drafter, so 3.0 target devices per drafter would "
+            "balance them, and there are 1 (model.target_devices; of 8 devices: 6 + 2)",
+        ),
+        (
             found(target=0.3),
             True,
             "training waits 30.0 % of its time for batches; the bottleneck is the target, which shares "

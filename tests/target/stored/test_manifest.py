@@ -54,6 +54,12 @@ def test_to_go_on_everything_must_be_equal():
     ]
 
 
+def test_a_folder_of_something_else_is_not_called_another_version(tmp_path):
+    (tmp_path / "manifest.json").write_text(json.dumps({"version": 1, "rows": {}}))  # as a token store's
+    with pytest.raises(ValueError, match=r"holds something else than hidden states: name the folder that"):
+        StatesManifest.read_from(tmp_path)
+
+
 def test_another_version_and_a_damaged_manifest_are_refused(tmp_path):
     manifest().write(tmp_path)
     path = tmp_path / "manifest.json"
