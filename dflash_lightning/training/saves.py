@@ -29,6 +29,10 @@ from dflash_lightning.training.split_state import is_split, main_address
 from dflash_lightning.training.wandb_checkpoints import refer_to_checkpoint
 
 log = logging.getLogger(__name__)
+LOST = (
+    "the checkpoint of %s is not stored, and the run ends; --ckpt_path goes on from the newest that is. "
+    "Storage had %g s: S3Checkpoint.deadline_s, or end_deadline_s where a run ends by itself, gives it more"
+)
 
 
 class CheckpointsLost(StoreError):
@@ -131,7 +135,7 @@ class Saves:
             session.close()
         lost += [self._job(kind)] if wanted and not taken else []
         for job in lost:
-            log.error("the checkpoint of %s is not stored, and the run ends", name_of(job))
+            log.error(LOST, name_of(job), deadline_s)
         return not lost and session.problem is None
 
     def _agree_on_last(self, wanted: bool, deadline_s: float, *, together: bool) -> bool:

@@ -1,6 +1,7 @@
-"""The uploader steps back behind training: a lower priority, from its first instruction on.
+"""The uploader steps back behind training: a lower priority, once it is ready to work.
 
-law   nothing heavy is imported here: what comes next are seconds of imports, at this priority already
+law   not before: at that priority its imports took a minute beside a training that uses every core, and no
+      checkpoint became durable for so long
 """
 
 import os

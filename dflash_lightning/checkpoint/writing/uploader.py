@@ -16,6 +16,7 @@ import torch
 
 from dflash_lightning.checkpoint.snapshots.arena import Arena
 from dflash_lightning.checkpoint.writing.messages import Report, Save
+from dflash_lightning.checkpoint.writing.priority import step_back
 from dflash_lightning.checkpoint.writing.worker import Worker
 
 
@@ -25,6 +26,7 @@ def main(fd: int, parent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
+    step_back(parent)
     pipe = Connection(fd)
     worker = Worker(pickle.loads(pipe.recv()), _Sender(pipe))
     thread = threading.Thread(target=worker.run, name="checkpoint-writer")

@@ -23,12 +23,8 @@ from dflash_lightning.checkpoint.writing.attempt import Target
 from dflash_lightning.checkpoint.writing.messages import Report, Save
 
 MODULE = "dflash_lightning.checkpoint.writing.uploader"
-PRIORITY = "dflash_lightning.checkpoint.writing.priority"
-# Polite from the start, since the imports are heavy; and it looks for modules where the trainer does.
-_START = (
-    "import sys; sys.path[:] = {path!r}; from {priority} import step_back; step_back({parent}); "
-    "from {module} import main; main({fd}, {parent})"
-)
+# It looks for modules where the trainer does.
+_START = "import sys; sys.path[:] = {path!r}; from {module} import main; main({fd}, {parent})"
 
 
 class ProcessChannel:
@@ -37,9 +33,7 @@ class ProcessChannel:
     def __init__(self, target: Target) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            code = _START.format(
-                path=sys.path, module=MODULE, priority=PRIORITY, fd=theirs.fileno(), parent=os.getpid()
-            )
+            code = _START.format(path=sys.path, module=MODULE, fd=theirs.fileno(), parent=os.getpid())
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
