@@ -13,6 +13,17 @@ os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # Lightning 2
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests marked gpu are skipped where there is none."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked:
+        import torch
+
+        if not torch.cuda.is_available():
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
 @pytest.fixture(scope="session")
 def toy_target(tmp_path_factory):
     """Folder of the toy target, with its tokenizer."""
