@@ -43,7 +43,7 @@ class RejectionSampler:
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
-        self._generator = torch.Generator().manual_seed(sampling.seed)
+        self._generator = torch.Generator().manual_seed(sampling.draft_seed)
         self._proposed = torch.empty(0)
 
     def draft(self, hidden: Float[Tensor, "k h"], head: Float[Tensor, "v h"]) -> Int[Tensor, " k"]:

@@ -47,6 +47,12 @@ class Sampling:
     def greedy(self) -> bool:
         return self.temperature < COLDEST
 
+    @property
+    def draft_seed(self) -> int:
+        """What drafts are drawn with: far from the seeds of the positions' luck, for a token of the target
+        and a draft that shared a random number would not be independent. (torch reads 32 bits of a seed.)"""
+        return (1 << 31) + self.seed
+
 
 def probabilities(logits: Float[Tensor, "p v"], sampling: Sampling) -> Float[Tensor, "p v"]:
     """The distributions that are drawn from, in float64: temperature, then top-k, then top-p."""

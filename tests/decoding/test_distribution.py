@@ -154,7 +154,7 @@ def markov_target():
         vocab_size=3,
         hidden_size=4,
         intermediate_size=4,
-        num_hidden_layers=1,
+        num_hidden_layers=3,
         num_attention_heads=1,
         num_key_value_heads=1,
         head_dim=4,

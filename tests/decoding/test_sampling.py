@@ -69,6 +69,14 @@ def test_luck_belongs_to_the_position_however_it_is_asked_for():
     assert 0 <= whole.min() < whole.max() < 1
 
 
+def test_no_two_seeds_and_no_drafts_share_their_luck():
+    """A first token and a draft that shared a random number would not be independent."""
+    seeds = [seed for s in range(4) for seed in (s, Sampling(seed=s).draft_seed)]
+    assert len(set(seeds)) == 8
+    streams = torch.stack([PositionLuck(seed).at(torch.arange(500)) for seed in seeds])
+    assert len(streams.unique()) == streams.numel()
+
+
 def test_chunks_change_no_token(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     hidden, head = torch.randn(9, 5, generator=generator), torch.randn(11, 5, generator=generator)
