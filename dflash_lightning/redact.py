@@ -15,7 +15,7 @@ _SECRET = re.compile(
     r"(^|_)(api_?key|key|key_id|secret|token|pass|passwd|password|passphrase|credential|authorization|bearer"
     r"|webhook|webhook_url)s?$"
 )
-_NOT_SECRET = {"mask_token", "tokens", "max_tokens", "max_block_tokens"}
+_NOT_SECRET = {"mask_token", "tokens", "max_tokens", "max_block_tokens", "max_new_tokens"}
 _LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _SECRET_IN_URL = re.compile(
     r"(?<=[?&])([\w-]*(?:key|secret|token|password|sig|signature)=)[^&\s]+", re.IGNORECASE

@@ -64,14 +64,12 @@ class Handler(BaseHTTPRequestHandler):
             server.busy += 1
             server.seen["busiest"] = max(server.seen["busiest"], server.busy)
             number = server.asked[question]
-        try:
-            time.sleep(server.seconds)
-            found = FAULT.search(body["messages"][-1]["content"])
-            fits = found and (found[2] == "0" or number <= int(found[2] or 1))
-            self.answer(body, found[1] if fits else "")
-        finally:
-            with server.lock:
-                server.busy -= 1
+        time.sleep(server.seconds)
+        with server.lock:  # before the reply, at which a client may already ask again
+            server.busy -= 1
+        found = FAULT.search(body["messages"][-1]["content"])
+        fits = found and (found[2] == "0" or number <= int(found[2] or 1))
+        self.answer(body, found[1] if fits else "")
 
     def answer(self, body, fault):
         if fault == "hang":
