@@ -24,7 +24,7 @@ test: .venv/.dev check  ## lint, types, import rules and the fast tests (under 5
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto -m "not slow and not gpu"
 
 test-slow: .venv/.dev .venv/.target  ## real processes, the real target, end to end; DFLASH_REPEAT=20 to repeat
-	$(BIN)/pytest -q -m "slow and not gpu"
+	$(BIN)/pytest -q -n 2 -m "slow and not gpu"
 
 test-formats: .venv/.dev .venv/.others  ## exported folders in transformers 4.57 and 5 and in speculators
 	$(BIN)/pytest -q -n 0 tests/export tests/commands/test_export.py
