@@ -48,7 +48,8 @@ def test_two_ranks_see_what_one_sees(limit, objective, tmp_path, toy_target, sto
     assert_equal_rows(ours, alone)
 
 
-def test_two_ranks_decode_what_one_decodes(tmp_path, toy_target, store, two_ranks):
+def test_two_ranks_decode_what_one_decodes(tmp_path, toy_target, two_ranks):
+    store = str(make_store(tmp_path, toy_target, [12, 20] * 4, held_out=[10, 30, 20, 15, 9]))
     settings = {"target": str(toy_target), "store": store, "decode": True}
     alone = jobs.validate(str(tmp_path / "one"), **settings)
     ours = two_ranks.run("tests.ranks.jobs:validate", root=str(tmp_path / "two"), **settings)
