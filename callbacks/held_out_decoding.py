@@ -41,6 +41,8 @@ class HeldOutDecoding(Callback):
         self.decoding = decoding
         self._seen = 0
         self._target: Target | None = None
+        self._prompts: list[list[int]] = []
+        self._stop_ids: frozenset[int] = frozenset()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         assert isinstance(pl_module, DFlashModule)
@@ -66,14 +68,16 @@ class HeldOutDecoding(Callback):
         assert pl_module.drafter is not None
         if self._target is None:  # modules of its own: the target may be running ahead in another thread
             self._target = twin(pl_module.target, pl_module.target.device)
-        prompts = held_out_prompts(pl_module.data.store, self.decoding.prompts)
-        ends = stop_ids(pl_module.tokenizer, [], load_stop_ids(pl_module.target_name))
-        rounds = decode_held_out(trainer, self._target, pl_module.drafter, prompts, ends, self.decoding)
+            self._prompts = held_out_prompts(pl_module.data.store, self.decoding.prompts)
+            self._stop_ids = stop_ids(pl_module.tokenizer, [], load_stop_ids(pl_module.target_name))
+        rounds = decode_held_out(
+            trainer, self._target, pl_module.drafter, self._prompts, self._stop_ids, self.decoding
+        )
         values = decoded_values(*rounds)
         pl_module.log_dict(values)
         rank_zero_info(
-            f"{len(prompts)} held-out prompts decoded: {values['val/decode_tau']:.3f} tokens a target pass, "
-            f"prompt lookup {values['val/lookup_tau']:.3f}"
+            f"{len(self._prompts)} held-out prompts decoded: {values['val/decode_tau']:.3f} tokens a target "
+            f"pass, prompt lookup {values['val/lookup_tau']:.3f}"
         )
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

@@ -1,17 +1,14 @@
 """How fast training is, what it waits for, and how much memory it takes."""
 
-import resource
-import sys
 from typing import Any
 
 import torch
 from lightning import Callback, LightningModule, Trainer
 
+from dflash_lightning.training.host_memory import GIB, peak_host_gib
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.step_clock import OUTSIDE, StepClock, listen, stop_listening
 from dflash_lightning.training.throughput import ThroughputSums
-
-GIB = 1 << 30
 
 
 class Throughput(Callback):
@@ -86,7 +83,5 @@ class Throughput(Callback):
 
 def memory(device: torch.device) -> dict[str, float]:
     """Largest use so far, in GiB."""
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes there, KiB elsewhere
-    host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     used = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
-    return {"memory/host_gib": host / GIB, "memory/device_gib": used / GIB}
+    return {"memory/host_gib": peak_host_gib(), "memory/device_gib": used / GIB}

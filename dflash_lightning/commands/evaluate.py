@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
+from dflash_lightning.commands.sampling_options import add_sampling
 from dflash_lightning.commands.teaching_help import TeachingHelp
 from dflash_lightning.regenerate.key import KEY_VARIABLE
 
@@ -85,7 +86,7 @@ def make_parser() -> ArgumentParser:
         "--dtype", choices=["float32", "bfloat16", "float16"], default="float32", help="of target and drafter"
     )
     add("--device", default="cpu", help="such as cpu or cuda:0")
-    _add_sampling(parser)
+    add_sampling(parser, seed_help="prompt i is sampled with seed N + i")
     add(
         "--server",
         metavar="URL",
@@ -103,14 +104,6 @@ def make_parser() -> ArgumentParser:
     add("--json", metavar="FILE", help="write the figures for programs")
     add("--plot", metavar="PNG", help="write a page of pictures (or .pdf, .svg)")
     return parser
-
-
-def _add_sampling(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--temperature", type=float, default=0.0, metavar="T", help="0: the likeliest tokens")
-    add("--top-k", type=int, default=0, metavar="K", help="sample from the K likeliest tokens only; 0: all")
-    add("--top-p", type=float, default=1.0, metavar="P", help="sample from this share of probability only")
-    add("--seed", type=int, default=0, metavar="N", help="prompt i is sampled with seed N + i")
 
 
 def _require_writable(options: Namespace) -> None:

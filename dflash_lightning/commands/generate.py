@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser, Namespace
 
 from dflash_lightning.commands.answer_stream import AnswerStream
+from dflash_lightning.commands.sampling_options import add_sampling
 from dflash_lightning.commands.teaching_help import TeachingHelp
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, which `--help` should not cost
@@ -74,22 +75,14 @@ def make_parser() -> ArgumentParser:
     add("--show-rejected", action="store_true", help="print the drafts that were not taken, struck through")
     add("--color", choices=["auto", "always", "never"], default="auto", help="colour drafts that stood")
     add("--tree", type=int, metavar="M", help="draft trees of M nodes instead of chains")
-    _add_sampling(parser)
-    return parser
-
-
-def _add_sampling(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--temperature", type=float, default=0.0, metavar="T", help="0: the likeliest tokens")
-    add("--top-k", type=int, default=0, metavar="K", help="sample from the K likeliest tokens only; 0: all")
-    add("--top-p", type=float, default=1.0, metavar="P", help="sample from this share of probability only")
-    add("--seed", type=int, default=0, metavar="N", help="same seed, same text")
+    add_sampling(parser, seed_help="same seed, same text")
     add(
         "--sampling",
         choices=["coupling", "rejection"],
         default="coupling",
         help="rejection: drafts are drawn at random, too, and stand more often",
     )
+    return parser
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from dflash_lightning.decoding.verify import crop_to
-from dflash_lightning.drafter.cache import DrafterCache, LayerCache
+from dflash_lightning.drafter.cache import DrafterCache, LayerCache, grown
 
 
 def keep_ragged(cache: Any, lengths: Sequence[int], kept: Sequence[Sequence[int]], *, window: int) -> None:
@@ -102,18 +102,8 @@ class RaggedLayerCache(LayerCache):
 
     def _stored(self, buffer: Tensor | None, new: Tensor) -> Tensor:
         owner = self._owner
-        larger = _with_room(buffer, new, max(owner.lengths))
+        # Zeros, not garbage, where nothing was written: a masked NaN would still be a NaN in the sum.
+        larger = grown(buffer, new, max(owner.lengths), zeros=True)
         rows, places, columns = (index.to(new.device) for index in (owner.rows, owner.places, owner.columns))
         larger[rows, columns] = new[rows, places]
         return larger
-
-
-def _with_room(buffer: Tensor | None, like: Tensor, length: int) -> Tensor:
-    """Zeros, not garbage, where nothing was written: a masked NaN would still be a NaN in the sum."""
-    if buffer is not None and buffer.shape[1] >= length:
-        return buffer
-    rows, _, heads, channels = like.shape
-    larger = like.new_zeros(rows, 2 * length, heads, channels)
-    if buffer is not None:
-        larger[:, : buffer.shape[1]] = buffer
-    return larger

@@ -29,8 +29,8 @@ class LayerCache:
         The views are overwritten by the next call. Inference only: nothing here can be differentiated.
         """
         end = self.length + keys.shape[1]
-        self._keys = _grown(self._keys, keys, end)
-        self._values = _grown(self._values, values, end)
+        self._keys = grown(self._keys, keys, end)
+        self._values = grown(self._values, values, end)
         self._keys[:, self.length : end] = keys
         self._values[:, self.length : end] = values
         self.length += num_context
@@ -49,11 +49,14 @@ class DrafterCache:
         return self.layers[0].length
 
 
-def _grown(buffer: Tensor | None, like: Tensor, length: int) -> Tensor:
+def grown(buffer: Tensor | None, like: Tensor, length: int, *, zeros: bool = False) -> Tensor:
+    """A buffer [b, at least `length`, heads, d] that begins with what `buffer` holds; what is new in it is
+    undefined, or `zeros`."""
     if buffer is not None and buffer.shape[1] >= length:
         return buffer
     rows, _, heads, channels = like.shape
-    larger = like.new_empty(rows, 2 * length, heads, channels)
+    make = like.new_zeros if zeros else like.new_empty
+    larger = make(rows, 2 * length, heads, channels)
     if buffer is not None:
         larger[:, : buffer.shape[1]] = buffer
     return larger

@@ -6,9 +6,7 @@ law   nothing is written but the probe of a store, which is deleted again
 """
 
 import json
-import resource
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,10 +21,9 @@ from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.open import open_store
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.training.gather import texts_of_all_ranks
+from dflash_lightning.training.host_memory import GIB, peak_host_gib
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.states_source import devices_of
-
-GIB = 2**30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +126,7 @@ def peak_gib(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) / GIB
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes there, KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / GIB
+    return peak_host_gib()
 
 
 def device_gib(device: torch.device) -> float | None:
