@@ -23,6 +23,7 @@ from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.training.gather import texts_of_all_ranks
 from dflash_lightning.training.host_memory import GIB, peak_host_gib
 from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.rank_zero import raise_on_all_ranks
 from dflash_lightning.training.states_source import devices_of
 
 
@@ -114,11 +115,7 @@ def require_store(trainer: Trainer, uri: str, settings: StoreSettings) -> None:
             preflight(*open_store(uri, settings))
         except (StoreError, OSError, ValueError) as error:
             problem = error
-    reason = trainer.strategy.broadcast(None if problem is None else str(problem))
-    if problem is not None:
-        raise problem
-    if reason is not None:
-        raise StoreError(f"rank 0: {reason}", kind="other")
+    raise_on_all_ranks(trainer, problem)
 
 
 def peak_gib(device: torch.device) -> float:

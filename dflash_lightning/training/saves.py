@@ -25,6 +25,7 @@ from dflash_lightning.checkpoint.writing.events import Durable
 from dflash_lightning.checkpoint.writing.pending import name_of
 from dflash_lightning.training.checkpoint_state import dump_state, make_job
 from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.rank_zero import raise_on_all_ranks
 from dflash_lightning.training.split_state import is_split, main_address
 from dflash_lightning.training.wandb_checkpoints import refer_to_checkpoint
 
@@ -199,11 +200,8 @@ def open_saves(
             saves = Saves(trainer, module, session, retention, meets_at=meets_at)
         except (StoreError, OSError, ValueError) as error:
             problem = error
-    reason, meeting = trainer.strategy.broadcast((None if problem is None else str(problem), meeting))
-    if problem is not None:
-        raise problem
-    if reason is not None:
-        raise StoreError(f"rank 0: {reason}", kind="other")
+    raise_on_all_ranks(trainer, problem)
+    meeting = trainer.strategy.broadcast(meeting)
     if saves is None and meeting is not None:
         session = open_session(meeting=replace(meeting, rank=trainer.global_rank))
         saves = Saves(trainer, module, session, retention)
