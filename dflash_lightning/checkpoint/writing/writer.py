@@ -49,7 +49,7 @@ class Writer:
         self._arenas = arenas
         self._board = Board(arenas)
         self._loading = Loading(arenas)
-        self._keeper = Keeper(lambda: open_channel(target), arenas)
+        self._keeper = Keeper(lambda: open_channel(target), arenas, otherwise=lambda: ThreadChannel(target))
         self._announce = Announcer()
         self._events: list[Event] = []
         self._number = 0

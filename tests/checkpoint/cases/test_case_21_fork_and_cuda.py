@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from torch.utils.data import DataLoader
 
+from dflash_lightning.checkpoint.writing.priority import group_nice
 from tests.checkpoint.writing.writers import (
     PATIENCE_S,
     folder_target,
@@ -24,10 +25,6 @@ from tests.checkpoint.writing.writers import (
 pytestmark = pytest.mark.slow
 
 
-def nice_of(autogroup):
-    return int(autogroup.read_text().split()[-1])
-
-
 def test_case_21_the_uploader_is_fresh_polite_and_deaf_to_signals(folder, hold, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "only-in-the-environment")
     target = folder_target(folder, hold)
@@ -37,8 +34,9 @@ def test_case_21_the_uploader_is_fresh_polite_and_deaf_to_signals(folder, hold, 
     until(lambda: pending_files(folder))
     assert os.getsid(pid) == pid
     assert os.getpriority(os.PRIO_PROCESS, pid) >= 10
-    if (group := Path("/proc/self/autogroup")).exists():  # where niceness counts within a session only
-        until(lambda: nice_of(Path(f"/proc/{pid}/autogroup")) == min(19, nice_of(group) + 10))
+    if Path(f"/proc/{pid}/autogroup").exists():  # where niceness counts within a session only
+        ours, theirs = (Path(f"/proc/{number}/autogroup") for number in ("self", pid))
+        until(lambda: group_nice(theirs.read_text()) == min(19, group_nice(ours.read_text()) + 10))
     command = Path(f"/proc/{pid}/cmdline").read_bytes()
     assert command.startswith(sys.executable.encode())  # a new interpreter, no fork of this one
     assert b"only-in-the-environment" not in command + pickle.dumps(target)
