@@ -84,8 +84,11 @@ class _Questions:
         self.num_slots, self.num_stored = log_probs.shape[1:]
         self.limit, self.num_ranks = limit, min(limit, self.num_stored)
         self.log_probs, self.ranks = log_probs.reshape(-1), ranks.reshape(-1)
-        self.scores = log_probs.gather(2, ranks[..., None])[..., 0].cumsum(1).reshape(-1)
-        slots = torch.arange(self.num_slots, device=ranks.device)
+        reach = int(deepest.amax()) if len(deepest) else 0  # no real prefix is longer
+        slots = torch.arange(reach, device=ranks.device)
+        scores = log_probs.new_zeros(ranks.shape)
+        scores[:, :reach] = log_probs[:, :reach].gather(2, ranks[:, :reach, None])[..., 0].cumsum(1)
+        self.scores = scores.reshape(-1)
         self.anchor, self.slot = (slots < deepest[:, None]).nonzero().unbind(1)
         self.row = self.anchor * self.num_slots
         self.least = self.scores.index_select(0, self.row + self.slot)
@@ -100,11 +103,13 @@ class _Questions:
         for slot in range(self.num_slots):
             open_ones = ((self.slot >= slot) & (self.places < self.limit)).nonzero()[:, 0]
             parents = prefixes.and_real(open_ones, self._real_scores(open_ones, slot))
+            if len(parents.question) == 0:
+                break
             row = self.row.index_select(0, parents.question) + slot
             needed = self.least.index_select(0, parents.question) - parents.score
             counts = self._num_children(parents, row, needed)
             self.places.index_add_(0, parents.question, counts)
-            if len(counts) == 0 or slot + 1 == self.num_slots:
+            if slot + 1 == self.num_slots:
                 break
             unsettled = (self.places < self.limit).index_select(0, parents.question)
             prefixes = self._fertile_children(
@@ -171,23 +176,27 @@ def _real_ranks(
     All prefixes with ranks no worse come before it, so the product of (rank + 1) must not exceed the limit.
     """
     num_slots = labels.shape[1]
-    rows, deepest = token_ids.flatten(0, 1), labels.new_zeros(len(labels))
-    ranks, labels = labels.new_zeros(labels.numel()), labels.reshape(-1)
-    given = ~supervised.reshape(-1)
+    token_ids, labels = token_ids[..., :limit].flatten(0, 1), labels.reshape(-1)
+    ranks, deepest = torch.zeros_like(labels), labels.new_zeros(len(supervised))
     row, boxes = torch.arange(len(deepest), device=labels.device) * num_slots, torch.ones_like(deepest)
     for slot in range(num_slots):
-        match = rows.index_select(0, row)[:, :limit] == labels.index_select(0, row)[:, None]
-        found, rank = match.nonzero().unbind(1)  # each token is there once
-        first = (
-            torch.full_like(row, limit)
-            .index_copy_(0, found, rank)
-            .masked_fill_(given.index_select(0, row), 0)
-        )
-        boxes = boxes * (first + 1)
+        rank = _rank_of(labels.index_select(0, row), token_ids.index_select(0, row), missing=limit)
+        rank.masked_fill_(~supervised[:, slot].index_select(0, row // num_slots), 0)
+        boxes = boxes * (rank + 1)
         kept = (boxes <= limit).nonzero()[:, 0]
-        row, boxes, first = (tensor.index_select(0, kept) for tensor in (row, boxes, first))
-        ranks[row] = first
-        deepest[row // num_slots] = slot + 1
+        if len(kept) == 0:
+            break
+        row, boxes, rank = (tensor.index_select(0, kept) for tensor in (row, boxes, rank))
+        ranks.index_copy_(0, row, rank)
+        deepest.index_fill_(0, row // num_slots, slot + 1)
         row = row + 1
     last = (torch.arange(1, num_slots + 1, device=labels.device) * supervised).amax(1)
     return ranks.view_as(supervised), torch.minimum(deepest, last)
+
+
+def _rank_of(token: Int[Tensor, " n"], token_ids: Int[Tensor, "n k"], *, missing: int) -> Int[Tensor, " n"]:
+    """The column of the token, which is there at most once."""
+    num_ranks = token_ids.shape[1]
+    from_behind = torch.arange(num_ranks, 0, -1, dtype=torch.int32, device=token.device)
+    place = ((token_ids == token[:, None]) * from_behind).amax(1).long()
+    return torch.where(place > 0, num_ranks - place, missing)
