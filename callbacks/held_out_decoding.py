@@ -25,6 +25,7 @@ class HeldOutDecoding(Callback):
         val/decode_tau_first32   pooled, over the first 32 new tokens: before small models repeat themselves
         val/lookup_tau           prompt lookup on the same answers: what copying alone would give
 
+    `test` decodes too, prompts of `data.test_store`, and logs the same under `test/`.
     The best checkpoint is still chosen by `val/tau`, which is counted on every anchor, not on a few prompts.
 
     Args:
@@ -58,26 +59,31 @@ class HeldOutDecoding(Callback):
             )
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, DFlashModule)
         if trainer.sanity_checking:
             return
         self._seen += 1
-        if trainer.state.fn == "fit" and self._seen % self.every_n_validations:
-            return
+        if trainer.state.fn != "fit" or self._seen % self.every_n_validations == 0:
+            self._decode(trainer, pl_module, "val")
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._decode(trainer, pl_module, "test")
+
+    def _decode(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        assert isinstance(pl_module, DFlashModule)
         assert pl_module.target is not None
         assert pl_module.drafter is not None
         if self._target is None:  # modules of its own: the target may be running ahead in another thread
             self._target = twin(pl_module.target, pl_module.target.device)
-            self._prompts = held_out_prompts(pl_module.data.store, self.decoding.prompts)
+            self._prompts = held_out_prompts(pl_module.data.held_out, self.decoding.prompts)
             self._stop_ids = stop_ids(pl_module.tokenizer, [], load_stop_ids(pl_module.target_name))
         rounds = decode_held_out(
             trainer, self._target, pl_module.drafter, self._prompts, self._stop_ids, self.decoding
         )
-        values = decoded_values(*rounds)
+        values = decoded_values(stage, *rounds)
         pl_module.log_dict(values)
         rank_zero_info(
-            f"{len(self._prompts)} held-out prompts decoded: {values['val/decode_tau']:.3f} tokens a target "
-            f"pass, prompt lookup {values['val/lookup_tau']:.3f}"
+            f"{len(self._prompts)} held-out prompts decoded: {values[f'{stage}/decode_tau']:.3f} tokens a "
+            f"target pass, prompt lookup {values[f'{stage}/lookup_tau']:.3f}"
         )
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

@@ -1,4 +1,4 @@
-"""fit and validate through LightningCLI: what is linked, what may not be changed, nothing else."""
+"""fit, validate and test through LightningCLI: what is linked, what may not be changed, nothing else."""
 
 import os
 import pkgutil
@@ -103,10 +103,11 @@ class DFlashCLI(LightningCLI):
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        """fit and validate; the second says for each what LightningCLI fills in itself."""
+        """fit, validate and test; the second says for each what LightningCLI fills in itself."""
         return {
             "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule"},
             "validate": {"model", "dataloaders", "datamodule"},
+            "test": {"model", "dataloaders", "datamodule"},
         }
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -205,7 +206,7 @@ def _cli(arguments: ArgsType, *, run: bool, kind: type[DFlashCLI] = DFlashCLI) -
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python cli.py fit ...` or `validate ...`."""
+    """`python cli.py fit ...`, `validate ...` or `test ...`."""
     try:
         run_cli(arguments)
     except StoppedBySignal:

@@ -16,13 +16,14 @@ COMMANDS = {
     "plan": "what a run will see: batches, padding, order, balance; from lengths alone, in seconds",
     "fit": "train a drafter",
     "validate": "teacher-forced loss and acceptance of a checkpoint on the held-out split",
+    "test": "the same on data.test_store, rows that no checkpoint was chosen by",
     "export": "a checkpoint to the folder that servers load; converts between their formats",
     "generate": "draft and verify one prompt before your eyes",
     "evaluate": "acceptance lengths and speed on many prompts, beside plain decoding and prompt lookup",
     "report": "what a run's logs say: loss bands, direction, stalls, and which steps to look at",
     "checkpoints": "list, verify, prune or fetch what lies in a bucket or folder",
 }
-TRAINER_COMMANDS = ("fit", "validate")
+TRAINER_COMMANDS = ("fit", "validate", "test")
 
 HELP = """usage: python cli.py COMMAND [options]
 

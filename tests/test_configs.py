@@ -164,4 +164,4 @@ def test_last_without_a_checkpoint_is_an_error(tmp_path):
 
 
 def test_the_cli_offers_only_what_it_can_do():
-    assert set(DFlashCLI.subcommands()) == {"fit", "validate"}
+    assert set(DFlashCLI.subcommands()) == {"fit", "validate", "test"}

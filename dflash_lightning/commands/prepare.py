@@ -35,7 +35,7 @@ learns to predict another model. Rows that cannot be used are counted by reason;
 INPUT = "JSON Lines or Parquet files, folders or globs of them, Hugging Face datasets saved on disk"
 ARGUMENTS = """arguments of the template, as in serving: '{"enable_thinking": false}'"""
 STOP = "tokens that end an answer, besides those that the target names itself"
-SHARE = "rows held out, chosen by a hash of their tokens, so that equal rows are on one side"
+SHARE = "rows held out, chosen by a hash of their tokens: equal rows are on one side; 1: all, for `test`"
 HIDDEN_STATES = "other work: the target's hidden states of a token store; see --hidden-states --help"
 HELD_OUT = "inputs held out as a whole, instead of a share; equal rows of --input are skipped"
 

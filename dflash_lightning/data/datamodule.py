@@ -44,6 +44,7 @@ class DFlashDataModule(LightningDataModule):
 
     Args:
         store: Folder that `python cli.py prepare` wrote.
+        test_store: Another, whose validation rows `test` measures; null: those of `store`.
         plan: How samples become batches, and in which order they come.
         block_size: Block size of the drafter; taken from model.block_size.
         num_anchors: Anchors per sequence and epoch; taken from model.num_anchors.
@@ -56,6 +57,7 @@ class DFlashDataModule(LightningDataModule):
     def __init__(
         self,
         store: str,
+        test_store: str | None = None,
         plan: PlanConfig = PlanConfig(),  # noqa: B008  (frozen)
         block_size: int = 16,
         num_anchors: int = 512,
@@ -66,6 +68,7 @@ class DFlashDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         self.store_path = store
+        self.test_store_path = test_store
         self.plan_config = plan
         self.block_size = block_size
         self.num_anchors = num_anchors
@@ -83,12 +86,16 @@ class DFlashDataModule(LightningDataModule):
 
     def setup(self, stage: str) -> None:
         self.store = TokenStore.open(self.store_path)
+        self.held_out = self.store
+        """Its validation rows are measured, by `validate` and `test`."""
+        if stage == "test" and self.test_store_path is not None:
+            self.held_out = TokenStore.open(self.test_store_path)
         samples = self.store.samples("train")
         config = replace(self.plan_config, edges=resolve_edges(samples, self.plan_config))
         self.epochs = self._planned(samples, config)
         self.edges: tuple[int, ...] = tuple(config.edges)  # type: ignore[arg-type]  # resolved: no rule's name
-        if not len(self.store.samples("validation").lengths):
-            self._validate_nothing(stage)
+        if not len(self.held_out.samples("validation").lengths):
+            self._measure_nothing(stage)
         if stage == "fit":
             require_ranks_fit(len(samples.lengths), self._world)
             # Refuses what no plan can hold, before any model is loaded; and shows what the run will see.
@@ -97,11 +104,11 @@ class DFlashDataModule(LightningDataModule):
             if warning := final_run_warning(summary):
                 rank_zero_warn(warning)
 
-    def _validate_nothing(self, stage: str) -> None:
-        if stage == "validate":
+    def _measure_nothing(self, stage: str) -> None:
+        if stage != "fit":
             raise ValueError(
-                f"token store {self.store_path} holds no validation rows; "
-                "prepare it with a --validation-share or a --validation-input"
+                f"token store {self.held_out.path} holds no validation rows, which is what {stage} measures; "
+                "prepare it with a --validation-share (1: all rows) or a --validation-input"
             )
         if self.trainer:
             self.trainer.limit_val_batches = 0
@@ -141,7 +148,7 @@ class DFlashDataModule(LightningDataModule):
     def val_dataloader(self) -> DataLoader[TokenBatch]:
         """Every validation batch on exactly one rank, always in the same order, with all anchors."""
         assert self.trainer is not None
-        samples = self.store.samples("validation")
+        samples = self.held_out.samples("validation")
         longest = max(self.edges[-1], int(samples.lengths.max()))
         config = replace(self.epochs.config, edges=(*self.edges[:-1], longest))
         epochs = self._planned(samples, config)
@@ -151,10 +158,15 @@ class DFlashDataModule(LightningDataModule):
         rule = AnchorRule(None, "batch_max", self.seed, 0)
         return self._loader("validation", InterleavedBatchSampler(mine, rank=0, epoch=None), rule)
 
+    def test_dataloader(self) -> DataLoader[TokenBatch]:
+        """As in validation; `setup` has opened the store that is meant."""
+        return self.val_dataloader()
+
     def _loader(
         self, split: Split, sampler: InterleavedBatchSampler, rule: AnchorRule
     ) -> DataLoader[TokenBatch]:
-        dataset = BatchDataset(self.store, split, rule, pad_token_id=self.pad_token_id)
+        store = self.store if split == "train" else self.held_out
+        dataset = BatchDataset(store, split, rule, pad_token_id=self.pad_token_id)
         make = partial(
             DataLoader,
             dataset,

@@ -45,8 +45,9 @@ class PrepareConfig:
             )
         if self.truncate and self.max_length is None:
             raise ValueError("truncate needs max_length: it says where to cut")
-        for name in ("validation_share", "max_skipped"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        if not 0 <= self.validation_share <= 1:
+            raise ValueError(f"validation_share must be between 0 and 1, got {self.validation_share}")
+        if not 0 <= self.max_skipped < 1:
+            raise ValueError(f"max_skipped must be at least 0 and below 1, got {self.max_skipped}")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"workers must be at least 1, got {self.workers}")

@@ -87,12 +87,12 @@ def decode_held_out(
     return [r for rank in ranks for r in rank[0]], [r for rank in ranks for r in rank[1]]
 
 
-def decoded_values(drafted: Rounds, looked_up: Rounds) -> dict[str, float]:
-    """What is logged; NaN where no round was made."""
+def decoded_values(stage: str, drafted: Rounds, looked_up: Rounds) -> dict[str, float]:
+    """What is logged, as `{stage}/...`; NaN where no round was made."""
     ours, baseline = acceptance_length(drafted), acceptance_length(looked_up)
     return {
-        "val/decode_tau": ours.pooled,
-        "val/decode_tau_mean": ours.mean,
-        "val/decode_tau_first32": ours.first32,
-        "val/lookup_tau": baseline.pooled,
+        f"{stage}/decode_tau": ours.pooled,
+        f"{stage}/decode_tau_mean": ours.mean,
+        f"{stage}/decode_tau_first32": ours.first32,
+        f"{stage}/lookup_tau": baseline.pooled,
     }

@@ -138,7 +138,8 @@ class DFlashModule(TargetSteps):
         )
         template = Path(self.data.template).read_text(encoding="utf-8") if self.data.template else None
         rows = self.target_config.vocab_size
-        self.data.store.require_matches(self.tokenizer, vocab_rows=rows, template=template)
+        for store in (self.data.store, self.data.held_out):
+            store.require_matches(self.tokenizer, vocab_rows=rows, template=template)
         if self.hidden_states is not None:
             self.stored_states = open_stored_states(self, self.hidden_states)
         run_checks(self.trainer, self, self.data)
@@ -186,7 +187,7 @@ class DFlashModule(TargetSteps):
             if self.log_now:
                 self.log_dict(self.tree_watch.take())
 
-    # --- validation
+    # --- validation, and test: the same on the rows of data.test_store
 
     def on_validation_start(self) -> None:
         hold_whole(self)
@@ -194,14 +195,23 @@ class DFlashModule(TargetSteps):
     def on_validation_end(self) -> None:
         split_again(self)
 
+    on_test_start, on_test_end = on_validation_start, on_validation_end
+
     def validation_step(self, batch: tuple[TokenBatch, TargetStates], batch_idx: int) -> None:
         tokens, states = batch
         limit = self.data.epochs.config.max_block_tokens
         for group in anchor_groups(tokens, block_size=self.block_size, max_block_tokens=limit):
             self.validation.update(self._draft(group, states, self.tree_watch.budgets))
 
+    def test_step(self, batch: tuple[TokenBatch, TargetStates], batch_idx: int) -> None:
+        self.validation_step(batch, batch_idx)
+
+    def on_test_epoch_end(self) -> None:
+        self.log_dict(self.validation.ratios("test"), prog_bar=False)
+        self.validation.reset()
+
     def on_validation_epoch_end(self) -> None:
-        self.log_dict(self.validation.ratios(), prog_bar=False)
+        self.log_dict(self.validation.ratios("val"), prog_bar=False)
         self.validation.reset()
         if not self.trainer.sanity_checking:
             self.validated_at = self.data.position.steps

@@ -17,7 +17,6 @@ from dflash_lightning.checkpoint.versions import versions
 from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.data.epochs import Position
 from dflash_lightning.data.plan_state import require_ranks_agree, saved_plan
-from dflash_lightning.data.split import SPLITS
 from dflash_lightning.target.device_map import require_devices, require_first_devices
 from dflash_lightning.target.identity import target_digest
 from dflash_lightning.training.agreement import require_agreement
@@ -152,7 +151,8 @@ def every_target_has_a_device(trainer: Trainer, module: "DFlashModule", data: DF
 
 @check
 def data_fits_the_target(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
-    longest = max(int(data.store.samples(name).lengths.max(initial=0)) for name in SPLITS)
+    splits = [data.store.samples("train"), data.held_out.samples("validation")]
+    longest = max(int(samples.lengths.max(initial=0)) for samples in splits)
     positions = module.target_config.max_position_embeddings
     if longest > positions:
         raise ValueError(

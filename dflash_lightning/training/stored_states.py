@@ -47,7 +47,7 @@ def _open(module: "DFlashModule", folder: str) -> StoredStates:
         module.target_settings,
         module.drafter_config.target_layer_ids,
         final=module.objective.needs_target_logits,
-        store=module.data.store,
+        store=module.data.held_out,
     )
     stored.require_serves(wanted)
     return stored

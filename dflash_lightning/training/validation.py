@@ -60,12 +60,12 @@ class ValidationSums(torch.nn.Module):
         if self.trees is not None and outcome.tree_streaks is not None:
             self.trees.update(outcome.tree_streaks, outcome.supervised)
 
-    def ratios(self) -> dict[str, Tensor]:
-        """`val/` loss, tau, streak, accuracy, accuracy_slot_{k}, tree_tau_{M}. A collective: call it on
+    def ratios(self, stage: str) -> dict[str, Tensor]:
+        """`{stage}/` loss, tau, streak, accuracy, accuracy_slot_{k}, tree_tau_{M}. A collective: call it on
         all ranks."""
         trees = {} if self.trees is None else self.trees.compute()
         values = {"loss": self.loss.compute(), **self.acceptance.compute(), **trees}
-        return {f"val/{name}": value for name, value in values.items()}
+        return {f"{stage}/{name}": value for name, value in values.items()}
 
     def reset(self) -> None:
         self.loss.reset()

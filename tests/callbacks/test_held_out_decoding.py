@@ -33,6 +33,7 @@ class Alone(Callback):
         texts = zip(self.prompts, answers, strict=True)
         self.expected.append(
             decoded_values(
+                "val",
                 [answer.rounds for answer in answers],
                 [lookup_rounds(prompt, answer.token_ids, block_size=4) for prompt, answer in texts],
             )
@@ -86,4 +87,4 @@ def test_nonsense_is_refused(name):
 
 def test_no_round_gives_no_number():
     assert acceptance_length([]).rounds == 0
-    assert all(value != value for value in decoded_values([], []).values())
+    assert all(value != value for value in decoded_values("val", [], []).values())

@@ -227,7 +227,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
         ({"input": ()}, "no input: name at least one file"),
         ({"max_length": 1}, "max_length must be at least 2, .* got 1"),
         ({"truncate": True}, "truncate needs max_length"),
-        ({"validation_share": 1.0}, "validation_share must be at least 0 and below 1, got 1.0"),
+        ({"validation_share": 1.01}, "validation_share must be between 0 and 1, got 1.01"),
         ({"max_skipped": -0.1}, "max_skipped must be at least 0 and below 1, got -0.1"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
     ],

@@ -114,6 +114,21 @@ def test_validate_prints_the_acceptance_length(run):
     assert "val/tau" in text
 
 
+def test_test_measures_rows_of_a_store_of_their_own(run, tmp_path):
+    rows = (ROOT / "examples/tiny/rows.jsonl").read_text().splitlines(keepends=True)
+    chats = tmp_path / "rows.jsonl"
+    chats.write_text("".join(rows[:3]))
+    store = ("--output", tmp_path / "store", "--validation-share", "1")
+    cli("prepare", "--input", chats, "--target", TARGET, *store)
+    words = ("test", "--config", "configs/tiny.yaml", f"--data.store={run / 'store'}")
+    quiet = (f"--trainer.default_root_dir={run}", "--trainer.logger=false")
+    which = (f"--data.test_store={tmp_path / 'store'}", f"--ckpt_path={run / 'run/checkpoints/best'}")
+    text = cli(*words, *quiet, *which, "--config", "configs/callbacks/held_out_decoding.yaml")
+    assert re.search(r"test at step \d+: \d", text)
+    assert "3 held-out prompts decoded" in text
+    assert "test/decode_tau" in text
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signalled_run_stops_with_a_checkpoint_and_resumes_exactly(run, number, code, tmp_path):
     # Stored by a thread: a process of its own may begin only when a busy machine has trained to the end.

@@ -108,7 +108,7 @@ def test_sums_do_not_depend_on_how_outcomes_are_cut():
     for part in parts:
         cut.update(part)
     at_once.update(whole)
-    ours, theirs = cut.ratios(), at_once.ratios()
+    ours, theirs = cut.ratios("val"), at_once.ratios("val")
     for name, value in theirs.items():
         assert float(ours[name]) == pytest.approx(float(value), rel=1e-6), name
     assert ours["val/tau"] == theirs["val/tau"]  # integer sums
@@ -121,4 +121,4 @@ def test_a_validation_starts_from_nothing():
     sums.update(outcome(2, seed=2))
     again = ValidationSums(4)
     again.update(outcome(2, seed=2))
-    assert sums.ratios() == again.ratios()
+    assert sums.ratios("val") == again.ratios("val")
