@@ -27,7 +27,7 @@ from dflash_lightning.target.loading import load_config, load_tokenizer
 from dflash_lightning.target.stored.reading import StoredStates
 from dflash_lightning.training.build import DrafterShape, TargetSettings, build_target, drafter_config
 from dflash_lightning.training.forward import draft_blocks
-from dflash_lightning.training.stored_states import read_states
+from dflash_lightning.training.prefetch.stored_states import read_states
 
 TARGET = "smollm2-135m-instruct"
 TAPS = (9, 27)

@@ -3,9 +3,9 @@
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
-from dflash_lightning.training.curve_pictures import slot_picture
-from dflash_lightning.training.log_pictures import log_figure, log_table
 from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.watch.curve_pictures import slot_picture
+from dflash_lightning.training.watch.log_pictures import log_figure, log_table
 
 COLUMNS = ("step", "slot", "accuracy")
 

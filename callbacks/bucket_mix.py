@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from lightning import Callback, LightningModule, Trainer
 
-from dflash_lightning.training.bucket_counts import BucketCounts, FloatArray, by_bucket
-from dflash_lightning.training.epoch_mix import COLUMNS, EpochMix
-from dflash_lightning.training.log_pictures import log_figure, log_table
 from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.watch.bucket_counts import BucketCounts, FloatArray, by_bucket
+from dflash_lightning.training.watch.epoch_mix import COLUMNS, EpochMix
+from dflash_lightning.training.watch.log_pictures import log_figure, log_table
 
 
 class BucketMix(Callback):

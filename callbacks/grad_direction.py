@@ -7,9 +7,9 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 
-from dflash_lightning.training.grad_direction import DirectionTotals, MicroSketches, Snapshot, compare
 from dflash_lightning.training.module import DFlashModule
-from dflash_lightning.training.projection import Projection
+from dflash_lightning.training.watch.grad_direction import DirectionTotals, MicroSketches, Snapshot, compare
+from dflash_lightning.training.watch.projection import Projection
 
 
 class GradDirection(Callback):

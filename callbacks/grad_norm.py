@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from dflash_lightning.training.module import DFlashModule
-from dflash_lightning.training.norm_totals import NormTotals, group_norms, group_of
+from dflash_lightning.training.watch.norm_totals import NormTotals, group_norms, group_of
 
 
 class GradNorm(Callback):

@@ -8,13 +8,13 @@ from dflash_lightning.data.tokenizer import stop_ids
 from dflash_lightning.target.loading import load_stop_ids
 from dflash_lightning.target.model import Target
 from dflash_lightning.target.twins import twin
-from dflash_lightning.training.held_out_decoding import (
+from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.watch.held_out_decoding import (
     Decoding,
     decode_held_out,
     decoded_values,
     held_out_prompts,
 )
-from dflash_lightning.training.module import DFlashModule
 
 
 class HeldOutDecoding(Callback):

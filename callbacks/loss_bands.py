@@ -5,11 +5,11 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
-from dflash_lightning.training.curve_pictures import band_picture
-from dflash_lightning.training.log_pictures import log_figure, log_table
-from dflash_lightning.training.loss_bands import BandRule
-from dflash_lightning.training.loss_watch import COLUMNS, LossWatch
 from dflash_lightning.training.module import DFlashModule
+from dflash_lightning.training.watch.curve_pictures import band_picture
+from dflash_lightning.training.watch.log_pictures import log_figure, log_table
+from dflash_lightning.training.watch.loss_bands import BandRule
+from dflash_lightning.training.watch.loss_watch import COLUMNS, LossWatch
 
 
 class LossBands(Callback):
@@ -19,10 +19,10 @@ class LossBands(Callback):
         acceptance/bucket_{i}  tau of bucket i, teacher-forced, on the training data
         loss/spread            largest minus smallest of the losses
         loss/mix_pct           percent of the step-to-step variance of the loss that the changing mix of
-                               buckets explains; the rest is their own (formula: training/mix_split.py)
+                               buckets explains; the rest is their own (formula: training/watch/mix_split.py)
         loss/out_of_band       buckets above their band for some of the steps
 
-    Warns once an excursion, when a bucket's loss has been above its own band (training/loss_bands.py) for
+    Warns once an excursion, when a bucket's loss has been above its own band (watch/loss_bands.py) for
     some of its steps in a row. Says at the end of an epoch whether the movement of the raw curve, one point
     a micro-batch, is mix or instability, with a table and a picture (`loss/bands`) for loggers that can.
 

@@ -15,7 +15,7 @@ from dflash_lightning.target.balance.slow_rank import SlowRule
 from dflash_lightning.target.dispatch import Delivery, Dispatch, PrefetchPolicy
 from dflash_lightning.training.gather import rows_of_all_ranks
 from dflash_lightning.training.module import DFlashModule
-from dflash_lightning.training.prefetch_watch import PrefetchWatch
+from dflash_lightning.training.prefetch.prefetch_watch import PrefetchWatch
 
 GIB = 1 << 30
 

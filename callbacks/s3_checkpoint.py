@@ -17,10 +17,10 @@ from dflash_lightning.checkpoint.cadence import Cadence, among_best
 from dflash_lightning.checkpoint.job import Mode, Retention
 from dflash_lightning.checkpoint.session import Memory, Session
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
-from dflash_lightning.training.address_connector import fetch_addresses
-from dflash_lightning.training.checkpoint_state import value_of
+from dflash_lightning.training.checkpoints.address_connector import fetch_addresses
+from dflash_lightning.training.checkpoints.checkpoint_state import value_of
+from dflash_lightning.training.checkpoints.saves import CheckpointsLost, Saves, open_saves
 from dflash_lightning.training.module import DFlashModule
-from dflash_lightning.training.saves import CheckpointsLost, Saves, open_saves
 
 
 class S3Checkpoint(Checkpoint):

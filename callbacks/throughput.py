@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from dflash_lightning.training.host_memory import GIB, peak_host_gib
 from dflash_lightning.training.module import DFlashModule
-from dflash_lightning.training.step_clock import OUTSIDE, StepClock, listen, stop_listening
-from dflash_lightning.training.throughput import ThroughputSums
+from dflash_lightning.training.watch.host_memory import GIB, peak_host_gib
+from dflash_lightning.training.watch.step_clock import OUTSIDE, StepClock, listen, stop_listening
+from dflash_lightning.training.watch.throughput import ThroughputSums
 
 
 class Throughput(Callback):

@@ -11,7 +11,7 @@ from lightning.pytorch.loggers.logger import DummyLogger
 from dflash_lightning.callbacks.micro_batches import MicroBatches
 from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
 from dflash_lightning.data.datamodule import DFlashDataModule
-from dflash_lightning.training.dry_run import DryRun
+from dflash_lightning.training.start.dry_run import DryRun
 
 
 def rehearse(trainer: Trainer, module: LightningModule, data: LightningDataModule) -> None:

@@ -23,11 +23,11 @@ from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.dry_run import rehearse
 from dflash_lightning.redact import hidden_environment, redact
 from dflash_lightning.replacing_lists import with_fresh_lists
-from dflash_lightning.training.address_connector import fetch_addresses
-from dflash_lightning.training.agreement import require_agreement
-from dflash_lightning.training.checkpoint_path import meant_by
+from dflash_lightning.training.checkpoints.address_connector import fetch_addresses
+from dflash_lightning.training.checkpoints.checkpoint_path import meant_by
 from dflash_lightning.training.module import DFlashModule
-from dflash_lightning.training.wandb_runs import begin_wandb, resume_wandb
+from dflash_lightning.training.start.agreement import require_agreement
+from dflash_lightning.training.start.wandb_runs import begin_wandb, resume_wandb
 
 # `class_path: GradNorm` in YAML resolves to classes that are imported; no callback is added by itself.
 for _module in pkgutil.iter_modules(callbacks.__path__):

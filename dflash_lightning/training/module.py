@@ -24,12 +24,17 @@ from dflash_lightning.training.build import (
     build_drafter,
     drafter_config,
 )
+from dflash_lightning.training.checkpoints.resume import (
+    catch_up_validation,
+    forget_restart,
+    load_extras,
+    save_extras,
+)
+from dflash_lightning.training.checkpoints.sharding import hold_whole, shard_drafter, split_again
 from dflash_lightning.training.forward import BlockOutcome, draft_blocks
 from dflash_lightning.training.optimizer import AdamWConfig
-from dflash_lightning.training.preflight import run_checks
-from dflash_lightning.training.resume import catch_up_validation, forget_restart, load_extras, save_extras
-from dflash_lightning.training.sharding import hold_whole, shard_drafter, split_again
-from dflash_lightning.training.stored_states import open_stored_states
+from dflash_lightning.training.prefetch.stored_states import open_stored_states
+from dflash_lightning.training.start.preflight import run_checks
 from dflash_lightning.training.target_steps import TargetSteps
 from dflash_lightning.training.tree_watch import TreeWatch
 from dflash_lightning.training.validation import ValidationSums, anchor_groups

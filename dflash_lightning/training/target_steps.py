@@ -18,7 +18,7 @@ from dflash_lightning.target.pipeline import TargetPipeline
 from dflash_lightning.target.stored.reading import StoredStates
 from dflash_lightning.training.build import TargetSettings, build_target
 from dflash_lightning.training.optimizer import AdamWConfig
-from dflash_lightning.training.states_source import StatesSource, devices_of, states_source
+from dflash_lightning.training.prefetch.states_source import StatesSource, devices_of, states_source
 from dflash_lightning.training.window_steps import WindowSteps
 
 

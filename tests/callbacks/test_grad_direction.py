@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dflash_lightning.callbacks.grad_direction import GradDirection
-from dflash_lightning.training.projection import cosine
+from dflash_lightning.training.watch.projection import cosine
 from tests.ranks import direction_jobs
 from tests.runs import make_store
 

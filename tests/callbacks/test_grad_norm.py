@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dflash_lightning.callbacks.grad_norm import GradNorm
-from dflash_lightning.training.norm_totals import group_of
+from dflash_lightning.training.watch.norm_totals import group_of
 from tests.ranks import jobs
 from tests.runs import make_store, toy_data, toy_module, toy_trainer
 

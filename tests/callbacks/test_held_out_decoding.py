@@ -10,7 +10,7 @@ from dflash_lightning.data.store import TokenStore
 from dflash_lightning.decoding.acceptance import acceptance_length
 from dflash_lightning.decoding.chain import decode_chain
 from dflash_lightning.decoding.lookup import lookup_rounds
-from dflash_lightning.training.held_out_decoding import Decoding, decoded_values, held_out_prompts
+from dflash_lightning.training.watch.held_out_decoding import Decoding, decoded_values, held_out_prompts
 from tests.ranks import jobs
 from tests.runs import make_store_of, toy_data, toy_module, toy_trainer
 

@@ -7,7 +7,7 @@ import pytest
 from lightning import Callback
 
 from dflash_lightning.callbacks.loss_bands import LossBands
-from dflash_lightning.training.loss_bands import BandRule
+from dflash_lightning.training.watch.loss_bands import BandRule
 from tests.callbacks.conftest import EVERY
 from tests.callbacks.recount_lines import by_step, losses, mix_pct
 from tests.ranks import jobs

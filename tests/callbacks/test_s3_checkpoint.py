@@ -14,7 +14,7 @@ from dflash_lightning.checkpoint.fetch import fetch_checkpoint
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
-from dflash_lightning.training.saves import CheckpointsLost
+from dflash_lightning.training.checkpoints.saves import CheckpointsLost
 from tests.callbacks.saving_runs import (
     EVERY_4,
     At,

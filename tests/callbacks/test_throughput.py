@@ -9,7 +9,7 @@ from lightning.pytorch.plugins import TorchCheckpointIO
 
 from dflash_lightning.callbacks.throughput import Throughput
 from dflash_lightning.data.collate import BatchDataset
-from dflash_lightning.training.step_clock import STAGES
+from dflash_lightning.training.watch.step_clock import STAGES
 from tests.callbacks.conftest import EVERY
 from tests.callbacks.recount_lines import by_step
 from tests.ranks import jobs

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dflash_lightning.data.window_facts import WindowFacts
-from dflash_lightning.training.bucket_counts import BucketCounts
+from dflash_lightning.training.watch.bucket_counts import BucketCounts
 from tests.every_callback import every_callback
 from tests.ranks import jobs
 from tests.runs import make_store, toy_data, toy_module, toy_trainer

@@ -35,7 +35,7 @@ def run(script, *arguments, packages=None):
         **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
         "PYTHONPATH": os.pathsep.join(path),
         "HF_HUB_OFFLINE": "1",
-        "HF_MODULES_CACHE": str(Path(arguments[2]).parent / "modules"),
+        "HF_MODULES_CACHE": str(Path(arguments[-1]).parent / "modules"),
     }
     command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -119,6 +119,22 @@ def test_plain_transformers_gives_the_logits_of_the_training_drafter(
     assert found["inv_freq"][1].item() == pytest.approx(1e6 ** (-2 / 16), rel=1e-6)
     assert found["taps"].tolist() == [1, 3, 5]
     assert found["block_size_and_mask"].tolist() == [4, 52]
+
+
+@pytest.mark.parametrize(("major", "packages"), [("5", None), ("4", "transformers4")])
+def test_caches_of_both_versions_keep_the_rows_that_verification_kept(tmp_path, major, packages):
+    if packages:
+        need(packages)
+    run("keep_rows_with_transformers.py", tmp_path / "out.safetensors", packages=packages)
+    with safe_open(tmp_path / "out.safetensors", framework="pt") as file:
+        assert file.metadata()["transformers"].split(".")[0] == major
+    found = {name: rows[0].tolist() for name, rows in load_file(tmp_path / "out.safetensors").items()}
+    past, kept = list(range(6)), {"chain": [6, 7, 8], "tree": [6, 8, 11], "root": [6], "all": [*range(6, 13)]}
+    for name, rows in kept.items():
+        assert found[name] == past + rows, name
+        assert found[f"{name}, next"] == [*past, *rows, 77], name
+    for want in (0, 4, 13, 99):
+        assert found[f"crop to {want}"] == list(range(min(want, 13)))
 
 
 def test_speculators_gives_the_same_logits_and_saves_what_we_read_back(trained, inputs, tmp_path):

@@ -17,7 +17,7 @@ from dflash_lightning.target.balance.slow_rank import SlowRule
 from dflash_lightning.target.dispatch import PrefetchPolicy
 from dflash_lightning.target.pipeline import TargetPipeline
 from dflash_lightning.target.pipeline_queues import BatchCost
-from dflash_lightning.training.prefetch_watch import PrefetchWatch
+from dflash_lightning.training.prefetch.prefetch_watch import PrefetchWatch
 from tests.ranks import jobs
 
 _CONTEXT = get_context("forkserver")

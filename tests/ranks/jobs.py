@@ -23,7 +23,7 @@ from dflash_lightning.callbacks.loss_bands import LossBands
 from dflash_lightning.callbacks.micro_batches import MicroBatches
 from dflash_lightning.callbacks.step_guard import StepGuard
 from dflash_lightning.callbacks.throughput import Throughput
-from dflash_lightning.training.held_out_decoding import Decoding
+from dflash_lightning.training.watch.held_out_decoding import Decoding
 from tests.runs import toy_data, toy_module, toy_trainer
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dflash_lightning.training.projection import cosine
+from dflash_lightning.training.watch.projection import cosine
 from tests.ranks import direction_jobs, jobs
 from tests.runs import make_store
 

@@ -6,7 +6,7 @@ import torch
 from tests.ranks import jobs
 from tests.ranks.pool import JobFailed
 from tests.runs import make_store
-from tests.training.test_stored_states import write
+from tests.training.prefetch.test_stored_states import write
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 

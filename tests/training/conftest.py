@@ -3,7 +3,7 @@
 import pytest
 
 from tests.runs import make_store
-from tests.training.prefetch_runs import HELD_OUT, LENGTHS, SETTINGS, fit
+from tests.training.prefetch.prefetch_runs import HELD_OUT, LENGTHS, SETTINGS, fit
 
 
 @pytest.fixture(scope="session")

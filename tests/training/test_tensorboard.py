@@ -8,7 +8,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from dflash_lightning.callbacks.bucket_mix import BucketMix
 from dflash_lightning.callbacks.grad_direction import GradDirection
 from dflash_lightning.callbacks.grad_norm import GradNorm
-from dflash_lightning.training.log_pictures import as_markdown
+from dflash_lightning.training.watch.log_pictures import as_markdown
 from tests.runs import make_store, toy_data, toy_module, toy_trainer
 
 NAMES = ["train/step", "train/loss", "train/grad_norm", "batch/mix_distance", "direction/cosine"]

@@ -7,7 +7,7 @@ import pytest
 
 from dflash_lightning.callbacks.acceptance import Acceptance
 from dflash_lightning.callbacks.held_out_decoding import HeldOutDecoding
-from dflash_lightning.training.held_out_decoding import Decoding
+from dflash_lightning.training.watch.held_out_decoding import Decoding
 from tests.runs import make_store, save_toy_target, toy_data, toy_module, toy_trainer
 
 HELD_OUT, OTHERS = [10, 30, 20, 9], [25, 12, 44]

@@ -1,0 +1,1 @@
+"""Training state as checkpoints hold it: saving, resuming, splitting over ranks."""

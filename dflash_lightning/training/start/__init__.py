@@ -1,0 +1,1 @@
+"""What is settled before the first step: checks, agreement of the ranks, the dry run, W&B runs."""

@@ -1,0 +1,1 @@
+"""What callbacks make of the steps: mix, bands, direction, norms, throughput, decoding, pictures."""
