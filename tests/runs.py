@@ -24,9 +24,9 @@ from tests.toy import MASK, VOCAB, toy_model
 PLAN = PlanConfig(edges=(12, 20, 32), max_tokens=96, max_rows=4)
 
 
-def save_toy_target(folder: Path) -> Path:
+def save_toy_target(folder: Path, *, seed: int = 0) -> Path:
     """The toy Qwen3 with a tokenizer of as many words as it has rows."""
-    toy_model().save_pretrained(folder)
+    toy_model(seed=seed).save_pretrained(folder)
     words = {f"t{i}": i for i in range(VOCAB)}
     core = Tokenizer(WordLevel(words, unk_token="t0"))
     core.pre_tokenizer = Whitespace()

@@ -44,7 +44,7 @@ def model_card(
     parts = [
         _front_matter(target),
         f"# {name}\n\n{_introduction(config, target)}\n",
-        f"## Drafter\n\n{_table(_drafter_facts(config, dtype, target))}\n",
+        f"## Drafter\n\n{_table(_drafter_facts(config, dtype, target, run))}\n",
     ]
     if run is not None:
         parts.append(f"## Training\n\n{_table(_run_facts(run))}\n")
@@ -78,7 +78,7 @@ def _introduction(config: DrafterConfig, target: TargetFacts | None) -> str:
 
 
 def _drafter_facts(
-    config: DrafterConfig, dtype: str, target: TargetFacts | None
+    config: DrafterConfig, dtype: str, target: TargetFacts | None, run: RunFacts | None
 ) -> Iterable[tuple[str, Any]]:
     numbers = sum(_size(shape) for shape in expected_shapes(config).values())
     yield "parameters", f"{numbers:,} in {dtype}"
@@ -92,7 +92,9 @@ def _drafter_facts(
         yield "sliding window", config.sliding_window
     if target is not None:
         yield "target", f"`{target.name}`"
-        yield "digest of the target, at export", target.digest
+        in_training = run.target_digest if run else None
+        yield "digest of the target, in training", in_training
+        yield "digest of the target, at export", None if in_training else target.digest
 
 
 def _run_facts(run: RunFacts) -> Iterable[tuple[str, Any]]:

@@ -18,6 +18,8 @@ from typing import Any
 class RunFacts:
     """A training run up to the checkpoint."""
 
+    target_digest: str | None = None
+    """Of the target in training (target/identity.py)."""
     steps: int | None = None
     """Optimizer steps."""
     epochs: int | None = None
@@ -47,6 +49,7 @@ def run_facts(content: Mapping[str, Any], path: Path, metrics: Mapping[str, floa
     ours = content["dflash"]
     settings = ours.get("settings") or {}
     return RunFacts(
+        target_digest=ours.get("target_digest"),
         steps=position.get("steps"),
         epochs=position.get("epoch"),
         tokens=(ours.get("logged") or {}).get("tokens"),

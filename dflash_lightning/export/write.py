@@ -36,8 +36,11 @@ def write_drafter(
     """Write the folder; returns the lines of launch_lines. `acceptance`: Markdown of acceptance_section.
 
     Raises:
-        ValueError: speculators' format without a target, or with remote code; and as the exporters do.
+        ValueError: a target other than that of training; speculators' format without a target, or with
+            remote code; and as the exporters do.
     """
+    if target is not None:
+        _require_target_of_training(trained, target)
     if format == "speculators" and target is None:
         raise ValueError("speculators' format names the target, and the source does not: add --target NAME")
     if format == "speculators" and with_code:
@@ -64,3 +67,13 @@ def write_drafter(
     else:
         export_zlab(trained.config, trained.state, folder, dtype=dtype, extras=extras)
     return lines
+
+
+def _require_target_of_training(trained: TrainedDrafter, target: TargetFacts) -> None:
+    in_training = trained.run.target_digest if trained.run else None
+    if in_training and target.digest and in_training != target.digest:
+        raise ValueError(
+            f"the drafter was trained with target {trained.target} of digest {in_training}, but "
+            f"{target.name} has {target.digest}: other weights or another config, for which it would draft "
+            "badly. Give the target of training with --target"
+        )

@@ -17,6 +17,7 @@ from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.objective.kinds import CrossEntropy, Objective
 from dflash_lightning.target.dispatch import PrefetchPolicy
 from dflash_lightning.target.hidden_states import TargetStates
+from dflash_lightning.target.identity import target_digest
 from dflash_lightning.target.loading import load_config, load_tokenizer
 from dflash_lightning.training.build import (
     DrafterShape,
@@ -133,6 +134,7 @@ class DFlashModule(TargetSteps):
         """Everything that can be refused without weights is refused here."""
         super().setup(stage)
         self.target_config = load_config(self.target_name)
+        self.target_digest = target_digest(self.target_name)
         self.tokenizer = load_tokenizer(self.target_name)
         self.drafter_config = drafter_config(
             self.target_config,

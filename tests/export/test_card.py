@@ -8,10 +8,11 @@ import torch
 
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.card import model_card
-from dflash_lightning.export.checkpoint import read_checkpoint
+from dflash_lightning.export.checkpoint import TrainedDrafter, read_checkpoint
 from dflash_lightning.export.facts import RunFacts, settings_digest
 from dflash_lightning.export.serve import generate_line, launch_lines
 from dflash_lightning.export.target import TargetFacts, target_facts
+from dflash_lightning.export.write import write_drafter
 from tests.export.test_checkpoint import as_fit_saves_it
 from tests.export.test_zlab import QWEN3_8B, TOY
 
@@ -93,6 +94,26 @@ def test_every_known_fact_is_on_the_card():
         'AutoModel.from_pretrained("mine", trust_remote_code=True)',
     ):
         assert line in text
+
+
+def test_the_digest_of_training_stands_for_the_target():
+    text = card(run=RunFacts(target_digest="d0"))
+    assert "| digest of the target, in training | d0 |" in text
+    assert "at export" not in text
+
+
+def test_a_drafter_is_not_exported_for_another_target(tmp_path):
+    trained = TrainedDrafter(TOY, DFlashDrafter(TOY).state_dict(), "a/model", RunFacts(target_digest="d0"))
+    with pytest.raises(
+        ValueError, match=r"trained with target a/model of digest d0, but b/model has d1.*--target"
+    ):
+        write_drafter(trained, tmp_path / "out", target=TargetFacts("b/model", digest="d1"))
+    assert not (tmp_path / "out").exists()
+    for known in (
+        TargetFacts("b/model", digest="d0"),
+        TargetFacts("b/model"),
+    ):  # the same, or not here to ask
+        write_drafter(trained, tmp_path / (known.digest or "unknown"), target=known)
 
 
 def test_measured_acceptance_has_its_section():

@@ -61,6 +61,17 @@ def require_same_drafter(saved: Mapping[str, Any], ours: Mapping[str, Any]) -> N
         )
 
 
+def _require_same_target(saved: Mapping[str, Any], module: "DFlashModule") -> None:
+    trained_with = saved.get("target_digest", module.target_digest)  # unknown to earlier checkpoints
+    if trained_with != module.target_digest:
+        raise ValueError(
+            f"the checkpoint's drafter was trained with target {saved['target']} of digest {trained_with}, "
+            f"but {module.target_name} has {module.target_digest}: other weights or another config, whose "
+            "hidden states mean something else. Give model.target as it was, or export the checkpoint and "
+            "start a fresh run from it with model.init_from"
+        )
+
+
 def plain(value: Any) -> Any:
     """Tuples as lists, so that what was saved compares equal to what is loaded."""
     if isinstance(value, Mapping):
@@ -75,6 +86,7 @@ def save_extras(module: "DFlashModule") -> dict[str, Any]:
     return {
         "version": 1,
         "target": module.target_name,
+        "target_digest": module.target_digest,
         "drafter": plain(asdict(module.drafter_config)),
         "settings": plain(_settings(module)),
         "logged": module.logged.state_dict(),
@@ -85,7 +97,8 @@ def save_extras(module: "DFlashModule") -> dict[str, Any]:
 
 
 def load_extras(module: "DFlashModule", checkpoint: dict[str, Any]) -> None:
-    """Refuse another drafter, list other settings (YAML wins), make Lightning start from the cursor."""
+    """Refuse another drafter or target, list other settings (YAML wins), make Lightning start from the
+    cursor."""
     saved = checkpoint.get("dflash")
     if saved is None:
         raise ValueError(
@@ -95,6 +108,7 @@ def load_extras(module: "DFlashModule", checkpoint: dict[str, Any]) -> None:
     require_same_drafter(saved["drafter"], plain(asdict(module.drafter_config)))
     if module.trainer.state.fn != "fit":
         return
+    _require_same_target(saved, module)
     for line in differing(saved["settings"], plain(_settings(module))):
         rank_zero_info(f"resuming with another setting, which wins: {line}")
     module.logged.load_state_dict(saved["logged"])

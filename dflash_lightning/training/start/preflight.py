@@ -18,7 +18,6 @@ from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.data.epochs import Position
 from dflash_lightning.data.plan_state import require_ranks_agree, saved_plan
 from dflash_lightning.target.device_map import require_devices, require_first_devices
-from dflash_lightning.target.identity import target_digest
 from dflash_lightning.training.gather import texts_of_all_ranks
 from dflash_lightning.training.start.agreement import require_agreement
 
@@ -185,9 +184,11 @@ def all_ranks_have_the_same_software_and_target(
         versions(),
         way_out="Install the same versions on every node: pip freeze shows them",
     )
-    facts = {"digest": target_digest(module.target_name)}
     require_agreement(
-        trainer, "targets", facts, way_out=f"Give every node the same weights of {module.target_name}"
+        trainer,
+        "targets",
+        {"digest": module.target_digest},
+        way_out=f"Give every node the same weights of {module.target_name}",
     )
 
 

@@ -15,7 +15,7 @@ from dflash_lightning.callbacks.grad_norm import GradNorm
 from dflash_lightning.plan.batches import RandomOrder
 from dflash_lightning.plan.order import Shuffle
 from dflash_lightning.training.build import DrafterShape
-from tests.runs import PLAN, make_store, toy_data, toy_module, toy_trainer
+from tests.runs import PLAN, make_store, save_toy_target, toy_data, toy_module, toy_trainer
 
 LENGTHS = np.random.default_rng(5).integers(6, 33, 44).tolist()
 HELD_OUT = [10, 30, 20, 15, 9]
@@ -227,3 +227,26 @@ def test_a_checkpoint_of_another_drafter_is_refused(whole, tmp_path, toy_target,
     module = toy_module(toy_target, drafter=DrafterShape(num_layers=1))
     with pytest.raises(ValueError, match="another drafter .*num_layers: 2 in the checkpoint, 1 now"):
         toy_trainer(tmp_path).fit(module, toy_data(store), ckpt_path=checkpoint(whole, 4))
+
+
+def test_a_checkpoint_of_another_target_is_refused(whole, tmp_path, store):
+    """The same shape and tokenizer, other weights: what fine-tuning makes of a target."""
+    tuned = save_toy_target(tmp_path / "tuned", seed=1)
+    with pytest.raises(ValueError, match=r"trained with target .* of digest .*, but .*tuned has .*init_from"):
+        toy_trainer(tmp_path).fit(toy_module(tuned), toy_data(store), ckpt_path=checkpoint(whole, 4))
+
+
+@pytest.mark.filterwarnings("ignore:.*callbacks used to create the checkpoint.*")
+def test_a_target_in_another_folder_is_the_same(whole, tmp_path, store):
+    moved = save_toy_target(tmp_path / "moved")
+    toy_trainer(tmp_path).fit(toy_module(moved), toy_data(store), ckpt_path=checkpoint(whole, 4))
+
+
+@pytest.mark.filterwarnings("ignore:.*callbacks used to create the checkpoint.*")
+def test_another_target_can_be_measured(whole, tmp_path, toy_target):
+    tuned = save_toy_target(tmp_path / "tuned", seed=1)
+    held_out = make_store(tmp_path / "held_out", toy_target, [8], held_out=[9, 12])
+    (values,) = toy_trainer(tmp_path).validate(
+        toy_module(tuned), toy_data(held_out), ckpt_path=checkpoint(whole, 4), verbose=False
+    )
+    assert values["val/tau"] >= 1
