@@ -64,11 +64,13 @@ def main() -> None:
     chats, facts = build_chats(prompts, answers)
     write_jsonl(HERE / "chats.jsonl", chats)
     heldout = make_prompts("heldout")
-    write_jsonl(
-        HERE / "heldout.jsonl",
-        [{"messages": [{"role": "user", "content": p.turns[0]}], "topic": p.topic} for p in heldout],
-    )
+    write_jsonl(HERE / "heldout.jsonl", [heldout_row(prompt) for prompt in heldout])
     print(f"{len(chats)} chats, {len(heldout)} held-out prompts; {dict(facts)}")
+
+
+def heldout_row(prompt: Prompt) -> dict[str, Any]:
+    messages = [{"role": "user", "content": prompt.turns[0]}]
+    return {"messages": messages, "topic": prompt.topic, "category": prompt.category}
 
 
 def answer_all(prompts: Sequence[Prompt], log: Path, batch_size: int, seconds: float) -> None:

@@ -1,6 +1,7 @@
 """The prompts of the demo: templates x topics of our own, cut into a training and a held-out part by topic.
 
-In: prompts.json (kinds of request: name, topic list, answer limit, templates; the topics of each list).
+In: prompts.json (kinds of request: name, topic list, answer limit, templates; the topics and the category of
+each list).
 Out: `Prompt` rows, always the same ones in the same order.
 Law: no topic, passage, person or place of a held-out prompt occurs in a training prompt.
 """
@@ -22,6 +23,8 @@ HELDOUT_PROMPTS = 48
 class Prompt:
     id: str
     topic: str
+    category: str
+    """What kind of answer is asked for; `evaluate` shows acceptance by it."""
     turns: tuple[str, ...]
     """What the user says, one entry a turn; the target answers each in turn."""
     max_new_tokens: int
@@ -46,6 +49,7 @@ def _topic_prompts(split: Split, rng: random.Random) -> Iterator[Prompt]:
             yield Prompt(
                 id=f"{kind}/{topic}",
                 topic=topic,
+                category=SOURCE["categories"][list_name],
                 turns=(first, *_follow_ups(split, extra, rng)),
                 max_new_tokens=limit,
             )
@@ -59,6 +63,7 @@ def _passage_prompts(split: Split, rng: random.Random) -> Iterator[Prompt]:
             yield Prompt(
                 id=f"passage{number}/{event}",
                 topic=event,
+                category=SOURCE["categories"]["passage"],
                 turns=(f"{task}\n\n{passage.format(event=event, **names)}",),
                 max_new_tokens=limit,
             )

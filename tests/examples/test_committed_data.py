@@ -28,6 +28,11 @@ def test_heldout_prompts_are_one_user_turn(folder):
         assert [message["role"] for message in row["messages"]] == ["user"]
 
 
+def test_demo_prompts_say_what_kind_of_answer_they_ask_for():
+    named = set(json.loads((EXAMPLES / "demo/prompts.json").read_text())["categories"].values())
+    assert {row["category"] for row in read_rows("demo/heldout.jsonl")} == named
+
+
 def test_heldout_topics_are_new():
     trained = {row["topic"] for row in read_rows("demo/chats.jsonl")}
     heldout = {row["topic"] for row in read_rows("demo/heldout.jsonl")}
