@@ -187,12 +187,11 @@ class DFlashModule(TargetSteps):
         self.tree_watch.add(outcome)
         return outcome.numerator
 
-    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        super().on_train_batch_end(outputs, batch, batch_idx)
-        if self.step_finished:
-            self.tree_watch.finish(self._sum_over_ranks, skipped=self.last_totals.non_finite > 0)
-            if self.log_now:
-                self.log_dict(self.tree_watch.take())
+    def optimizer_step(self, *step: Any, **more: Any) -> None:
+        super().optimizer_step(*step, **more)
+        self.tree_watch.finish(self._sum_over_ranks, skipped=self.last_totals.non_finite > 0)
+        if self.log_now:
+            self.due |= self.tree_watch.take()
 
     # --- validation, and test: the same on the rows of data.test_store
 

@@ -4,10 +4,12 @@ in    BlockOutcome of each micro-batch of a step that is due
 out   `train/streak`, `train/tree_streak_{M}` (both without the target's own token) and their ratio
       `train/tree_over_streak_{M}`
 law   only integer sums travel, once per step that is due: 1 and 2 ranks give the same values
+law   what waits for a log travels with the checkpoint: a resumed run logs as one that never stopped
 """
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,6 +66,13 @@ class TreeWatch:
             values[f"train/tree_streak_{budget}"] = kept / blocks
             values[f"train/tree_over_streak_{budget}"] = kept / streak if streak else math.nan
         return values
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"budgets": list(self.budgets), "totals": self._totals}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["budgets"] == list(self.budgets):  # sums of other trees start anew
+            self._totals = list(state["totals"])
 
 
 def tree_sums(outcome: BlockOutcome) -> Tensor:

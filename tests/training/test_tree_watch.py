@@ -65,6 +65,16 @@ def test_a_skipped_step_counts_for_nothing():
     assert watch.take() == {}
 
 
+def test_sums_of_other_trees_are_not_taken_over():
+    watch, same, other = TreeWatch((4, 9), 1), TreeWatch((4, 9), 7), TreeWatch((4, 8), 1)
+    watch.add(outcome(4, seed=1))
+    watch.finish(alone, skipped=False)
+    for resumed in (same, other):
+        resumed.load_state_dict(watch.state_dict())
+    assert same.take() == watch.take() != {}
+    assert other.take() == {}
+
+
 def test_a_drafter_that_is_never_right_has_no_ratio():
     every = torch.ones(1, 1, 2, dtype=torch.bool)
     watch = TreeWatch((4,), 1)

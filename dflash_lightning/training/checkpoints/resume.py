@@ -90,6 +90,7 @@ def save_extras(module: "DFlashModule") -> dict[str, Any]:
         "drafter": plain(asdict(module.drafter_config)),
         "settings": plain(_settings(module)),
         "logged": module.logged.state_dict(),
+        "trees": module.tree_watch.state_dict(),
         "guard": module.guard.state_dict(),
         "validated_at": module.validated_at,
         "unaligned": len(module.window_sums.losses),  # micro-batches of a window that has not stepped yet
@@ -112,6 +113,8 @@ def load_extras(module: "DFlashModule", checkpoint: dict[str, Any]) -> None:
     for line in differing(saved["settings"], plain(_settings(module))):
         rank_zero_info(f"resuming with another setting, which wins: {line}")
     module.logged.load_state_dict(saved["logged"])
+    if "trees" in saved:  # not in earlier checkpoints
+        module.tree_watch.load_state_dict(saved["trees"])
     module.guard.load_state_dict(saved["guard"])
     module.validated_at = saved["validated_at"]
     # The DataModule itself is restored later.

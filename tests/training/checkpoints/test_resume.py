@@ -64,7 +64,8 @@ def run(root: Path, target, store, *, resume=None, callbacks=True, **options):
         log_every_n_steps=3,
         **options,
     )
-    module, data = toy_module(target), toy_data(store)
+    # Trees every 2 steps, logs every 3: sums that wait for their log are part of what is resumed.
+    module, data = toy_module(target, tree_budgets=(3, 20), tree_every_n_steps=2), toy_data(store)
     trainer.fit(module, data, ckpt_path=resume)
     return {
         "root": root,
@@ -112,6 +113,7 @@ def test_the_run_has_something_to_prove(whole):
     first, second = whole["recorder"].batches, whole["recorder"].batches[2 * per_epoch :]
     assert first[:3] != second[:3]  # epochs have different orders and anchors
     assert len(set(whole["recorder"].rates)) > 5
+    assert any(row.get("train/tree_streak_3") for row in whole["rows"])
 
 
 @pytest.mark.parametrize("step", [1, 4, 6, 7, 8, 11])
