@@ -27,7 +27,8 @@ SHOWN_PROMPT = "Explain in three sentences why the sea is salty."
 
 def main() -> None:
     started = time.monotonic()
-    torch.set_num_threads(os.cpu_count() or 1)  # torch's own choice is one thread per pair of hyper-threads
+    if "OMP_NUM_THREADS" not in os.environ:  # torch's own choice is one thread per pair of hyper-threads
+        torch.set_num_threads(os.cpu_count() or 1)
     shutil.rmtree(RUN, ignore_errors=True)
     chats = str(HERE.relative_to(ROOT) / "chats.jsonl")
     call("prepare", "--input", chats, "--target", TARGET, "--output", str(STORE), "--overwrite")

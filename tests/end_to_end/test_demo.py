@@ -27,6 +27,7 @@ KEYS = {
 
 @pytest.mark.slow
 def test_the_demo_trains_exports_and_drafts():
+    # On one thread (conftest.py): a second one would crawl beside another test.
     command = [sys.executable, "examples/demo/run.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2400)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
