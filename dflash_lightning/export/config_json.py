@@ -4,15 +4,17 @@ in    DrafterConfig, or the parsed JSON of a released drafter
 out   a JSON dictionary that transformers 4 and 5, z-lab's code and serving engines all read alike
 law   reading back what was written gives the same DrafterConfig
 
-Two things are written twice because readers differ (spec/dflash.md 1B.2, 1B.3): the rope base (transformers
-4 reads `rope_theta`, 5 reads `rope_parameters`, each falls back to 10000 in silence), and the block size.
+Three things are written twice because readers differ (spec/dflash.md 1.9, 1B.2, 1B.3): the rope base
+(transformers 4 reads `rope_theta`, 5 reads `rope_parameters`, each falls back to 10000 in silence), the block
+size, and causality within a block (`is_causal`, in some versions of vLLM only `dflash_config.causal`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 from dflash_lightning.drafter.config import DrafterConfig
+from dflash_lightning.export.kinds import is_causal, layer_kinds, require_plain
 
 FIELD_KEYS = {
     "hidden_size": "hidden_size",
@@ -53,6 +55,7 @@ def to_json_dict(config: DrafterConfig, *, dtype: str = "bfloat16") -> dict[str,
         "block_size": config.block_size,
         "dflash_config": {
             "block_size": config.block_size,
+            "causal": config.causal_in_block,
             "mask_token_id": config.mask_token_id,
             "target_layer_ids": list(config.target_layer_ids),
         },
@@ -77,11 +80,17 @@ def from_json_dict(raw: Mapping[str, Any], *, source: str) -> DrafterConfig:
     Raises:
         ValueError: a key is missing, two keys contradict each other, or we do not run drafters of this kind.
     """
-    _require_kind(raw, source)
-    same = {field: _get(raw, key, source) for field, key in FIELD_KEYS.items()}
+    found = raw.get("architectures")
+    if "DFlashDraftModel" not in (found or ()):
+        raise ValueError(f"{source} describes {found}, not a DFlashDraftModel in z-lab's format")
     dflash = _get(raw, "dflash_config", source)
+    for key in ("dflash_config", "rope_parameters", "rope_scaling"):
+        if not isinstance(raw.get(key) or {}, Mapping):
+            raise ValueError(f"{source} has {key} {raw[key]!r}, where an object of keys and values belongs")
+    require_plain(raw, dflash, source)
+    same = {field: _get(raw, key, source) for field, key in FIELD_KEYS.items()}
     taps = tuple(_get(dflash, "target_layer_ids", f"dflash_config of {source}"))
-    types = tuple(raw.get("layer_types") or ("full_attention",) * same["num_layers"])
+    kinds, window = layer_kinds(raw, dflash, same["num_layers"], source)
     fields = {
         **same,
         "block_size": _block_size(raw, dflash, source),
@@ -89,9 +98,9 @@ def from_json_dict(raw: Mapping[str, Any], *, source: str) -> DrafterConfig:
         "target_layer_ids": taps,
         "allow_last_layer_tap": same["num_target_layers"] - 1 in taps,
         "rope_theta": _rope_theta(raw, source),
-        "layer_types": types,
-        "sliding_window": raw.get("sliding_window") if "sliding_attention" in types else None,
-        "causal_in_block": _causal(raw, types, source),
+        "layer_types": kinds,
+        "sliding_window": window,
+        "causal_in_block": is_causal(raw, dflash, kinds, source),
         "initializer_range": raw.get("initializer_range", 0.02),
         "bos_token_id": raw.get("bos_token_id"),
         "eos_token_id": raw.get("eos_token_id"),
@@ -100,31 +109,6 @@ def from_json_dict(raw: Mapping[str, Any], *, source: str) -> DrafterConfig:
         return DrafterConfig(**fields)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from error
-
-
-def _require_kind(raw: Mapping[str, Any], source: str) -> None:
-    found = raw.get("architectures")
-    if "DFlashDraftModel" not in (found or ()):
-        raise ValueError(f"{source} describes {found}, not a DFlashDraftModel in z-lab's format")
-    for key in ("hidden_act", "attention_bias", "rope_scaling"):
-        if raw.get(key, FIXED[key]) != FIXED[key]:
-            raise ValueError(
-                f"{source} has {key} {raw[key]!r}; only drafters with {key} {FIXED[key]!r} are supported"
-            )
-
-
-def _causal(raw: Mapping[str, Any], types: Sequence[str], source: str) -> bool:
-    """Where a release says nothing, its sliding layers are causal within a block (spec/dflash.md 1.9)."""
-    given = raw.get("is_causal")
-    if given is not None:
-        return bool(given)
-    slides = {kind == "sliding_attention" for kind in types}
-    if len(slides) == 2:
-        raise ValueError(
-            f"{source} mixes sliding and full layers without is_causal: its sliding layers are causal within "
-            "a block and its full layers are not, and only one rule for all layers is supported"
-        )
-    return slides == {True}
 
 
 def _block_size(raw: Mapping[str, Any], dflash: Mapping[str, Any], source: str) -> int:

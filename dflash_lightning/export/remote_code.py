@@ -132,9 +132,12 @@ class RMSNorm(nn.Module):
 def lone_block_mask(config: Any, kind: str, num_context: int, slots: int, device: Any) -> Tensor | None:
     """Visible [slots, num_context + slots] for one block right behind its context; None if everything is.
 
-    A config without is_causal means: sliding layers are causal within the block, full ones are not.
+    A config that says neither is_causal nor dflash_config.causal means: sliding layers are causal within the
+    block, full ones are not.
     """
     slides, causal = kind == "sliding_attention", getattr(config, "is_causal", None)
+    if causal is None:
+        causal = config.dflash_config.get("causal")
     if not slides and not causal:
         return None
     slot = torch.arange(slots, device=device)[:, None]

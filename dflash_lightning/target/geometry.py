@@ -34,6 +34,8 @@ def drafter_config_for(
         target_layer_ids: tapped layers in order; by default `num_taps` layers (one per drafter layer),
             evenly spaced by the formula of spec/dflash.md 1.2.
         layer_types: one kind per drafter layer; full attention by default, whatever the target does.
+        sliding_window: of the sliding layers; without one it says nothing about the drafter, and an export
+            could not carry it, so it is left out.
 
     Raises:
         ValueError: the target's config has no rope base, or the choices contradict each other.
@@ -58,7 +60,7 @@ def drafter_config_for(
         max_position_embeddings=target_config.max_position_embeddings,
         rms_norm_eps=getattr(target_config, "rms_norm_eps", 1e-6),
         layer_types=tuple(layer_types or ()),
-        sliding_window=sliding_window,
+        sliding_window=sliding_window if "sliding_attention" in (layer_types or ()) else None,
         causal_in_block=causal_in_block,
         bos_token_id=_first(target_config.bos_token_id),
         eos_token_id=_first(target_config.eos_token_id),

@@ -5,13 +5,13 @@ out   the text config; the tokenizer; a Target, frozen
 law   weights that the folder lacks are an error, never fresh random numbers
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub.utils import HFValidationError, validate_repo_id
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
@@ -19,7 +19,6 @@ from dflash_lightning.target.embedded import resolve_target
 from dflash_lightning.target.layers import text_config
 from dflash_lightning.target.model import Target as Target
 
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
@@ -100,8 +99,14 @@ def _quiet() -> Iterator[None]:
 
 
 def is_hub_name(name: str) -> bool:
-    """`owner/model` that is no folder here."""
-    return _HUB_NAME.fullmatch(name) is not None and not Path(name).exists()
+    """`owner/model` that is no folder here. By the hub's own rule: ./model and ../model never are."""
+    if name.count("/") != 1 or Path(name).exists():
+        return False
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
 
 
 def _open(from_pretrained: Callable[..., Any], name_or_path: str | Path, **options: Any) -> Any:

@@ -27,6 +27,7 @@ def test_every_key_of_the_released_config_is_there_with_its_value():
             "block_size": 16,
             "dflash_config": {
                 "block_size": 16,
+                "causal": False,
                 "mask_token_id": 151669,
                 "target_layer_ids": [1, 9, 17, 25, 33],
             },
@@ -99,9 +100,79 @@ def test_older_and_newer_releases_lack_some_keys(key):
 
 
 def test_a_release_of_sliding_layers_that_says_nothing_is_causal_within_a_block():
-    raw = to_json_dict(SLIDING)
-    del raw["is_causal"]
+    raw = silent_about_causality(SLIDING)
     assert read(raw).causal_in_block
+    assert not read(silent_about_causality(TOY)).causal_in_block
+
+
+def silent_about_causality(config):
+    raw = to_json_dict(config)
+    del raw["is_causal"], raw["dflash_config"]["causal"]
+    return raw
+
+
+@pytest.mark.parametrize("config", [TOY, SLIDING, dataclasses.replace(SLIDING, causal_in_block=False)])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("key", ["is_causal", "dflash_config.causal"])
+def test_either_key_for_causality_counts_alone(config, causal, key):
+    """Some versions of vLLM read only the second one, and ModelOpt writes only that."""
+    raw = silent_about_causality(config)
+    (raw if key == "is_causal" else raw["dflash_config"])[key.split(".")[-1]] = causal
+    assert read(raw) == dataclasses.replace(config, causal_in_block=causal)
+
+
+def test_both_keys_for_causality_are_written_alike():
+    for config in (TOY, SLIDING):
+        raw = to_json_dict(config)
+        assert raw["is_causal"] is raw["dflash_config"]["causal"] is config.causal_in_block
+
+
+def dflash(**values):
+    raw = to_json_dict(TOY)
+    raw["dflash_config"] |= values
+    return raw
+
+
+ALL_SLIDE = dataclasses.replace(SLIDING, causal_in_block=False)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (dflash(use_swa=True, swa_window_size=32), ALL_SLIDE),  # as ModelOpt exports
+        (dflash(use_swa=True) | {"sliding_window": 32}, ALL_SLIDE),
+        (dflash(use_swa=False, swa_window_size=32), TOY),
+        (dflash(swa_window_size=32) | {"layer_types": ["sliding_attention"] * 3}, ALL_SLIDE),
+        (
+            to_json_dict(ALL_SLIDE) | {"layer_types": None, "max_window_layers": 0},
+            ALL_SLIDE,  # as transformers fills layer_types in
+        ),
+        (to_json_dict(TOY) | {"layer_types": None, "sliding_window": 32}, TOY),  # use_sliding_window is false
+    ],
+)
+def test_every_way_to_say_sliding_is_understood(raw, expected):
+    assert read(raw) == expected
+
+
+NEUTRAL = {"input_embedding_scale": 1.0, "output_multiplier": 1, "final_logit_softcapping": None}
+
+
+@pytest.mark.parametrize("place", ["", "dflash_config"])
+def test_neutral_values_of_what_we_do_not_compute_are_read_past(place):
+    assert read(dflash(**NEUTRAL) if place else to_json_dict(TOY) | NEUTRAL) == TOY
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rope_scaling": {"rope_type": "default"}},
+        {"rope_scaling": {"type": "default"}},
+        {"partial_rotary_factor": 1.0},
+        {"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": 1, "mrope_section": [4, 2, 2]}},
+    ],
+)
+def test_a_plain_rope_in_other_words_is_a_plain_rope(change):
+    assert read(to_json_dict(TOY) | change) == TOY
 
 
 def test_a_last_layer_tap_of_a_release_is_accepted():
@@ -111,11 +182,12 @@ def test_a_last_layer_tap_of_a_release_is_accepted():
 
 
 def mixed():
-    raw = to_json_dict(
-        dataclasses.replace(SLIDING, layer_types=("sliding_attention",) * 2 + ("full_attention",))
-    )
-    del raw["is_causal"]
-    return raw
+    layer_types = ("sliding_attention",) * 2 + ("full_attention",)
+    return silent_about_causality(dataclasses.replace(SLIDING, layer_types=layer_types))
+
+
+def rope(**values):
+    return to_json_dict(TOY) | {"rope_parameters": {"rope_theta": 1e6, **values}}
 
 
 TWICE = {"rope_theta": 1e6, "rope_parameters": {"rope_theta": 1e4}}
@@ -151,6 +223,30 @@ TWICE = {"rope_theta": 1e6, "rope_parameters": {"rope_theta": 1e4}}
             "hidden_act 'gelu'; only drafters with hidden_act 'silu'",
         ),
         (to_json_dict(TOY) | {"attention_bias": True}, "has attention_bias True"),
+        (rope(rope_type="yarn", factor=4.0), "rope_parameters .*'yarn'.*only drafters with the plain rope"),
+        (rope(type="linear", factor=2.0), "rope_parameters .*'linear'"),
+        (
+            to_json_dict(TOY) | {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+            "rope_scaling .*'llama3'.*plain rope",
+        ),
+        (rope(full_attention={"rope_theta": 1e4}), "rope_parameters .*'full_attention'.*for all layers"),
+        (rope(partial_rotary_factor=0.25), "has rope_parameters.partial_rotary_factor 0.25; only .* 1 are"),
+        (to_json_dict(TOY) | {"partial_rotary_factor": 0.5}, "has partial_rotary_factor 0.5; only drafters"),
+        (
+            dflash(input_embedding_scale=8.0),
+            "has dflash_config.input_embedding_scale 8.0; only drafters with",
+        ),
+        (dflash(output_multiplier=0.5), "has dflash_config.output_multiplier 0.5; only drafters with"),
+        (dflash(final_logit_softcapping=30.0), "has dflash_config.final_logit_softcapping 30.0; only"),
+        (to_json_dict(TOY) | {"final_logit_softcapping": 30.0}, "has final_logit_softcapping 30.0; only"),
+        (dflash(causal=True), "contradicts itself: is_causal False, dflash_config.causal True; servers"),
+        (dflash(use_swa=True), "config.json: sliding_attention layers need a positive sliding_window"),
+        (
+            dflash(use_swa=True, swa_window_size=32) | {"sliding_window": 64},
+            "contradicts itself: dflash_config.swa_window_size 32, sliding_window 64",
+        ),
+        (to_json_dict(TOY) | {"dflash_config": [1]}, r"has dflash_config \[1\], where an object"),
+        (to_json_dict(TOY) | {"rope_parameters": "x"}, "has rope_parameters 'x', where an object"),
         (mixed(), "mixes sliding and full layers without is_causal"),
     ],
 )

@@ -73,7 +73,16 @@ def test_round_by_round_with_a_cache_as_at_once(config):
 
 
 def test_a_release_that_says_nothing_has_causal_sliding_layers_only():
-    ours, theirs = pair(NARROW, is_causal=None)
+    silent = {k: v for k, v in to_json_dict(NARROW)["dflash_config"].items() if k != "causal"}
+    ours, theirs = pair(NARROW, is_causal=None, dflash_config=silent)
+    arguments = inputs()
+    with torch.no_grad():
+        assert torch.equal(theirs(*arguments), ours(*arguments, None))
+
+
+def test_the_second_key_for_causality_counts_where_the_first_is_absent():
+    config = dataclasses.replace(NARROW, causal_in_block=False)
+    ours, theirs = pair(config, is_causal=None)
     arguments = inputs()
     with torch.no_grad():
         assert torch.equal(theirs(*arguments), ours(*arguments, None))

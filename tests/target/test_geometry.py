@@ -1,6 +1,7 @@
 import pytest
 from transformers import LlamaConfig
 
+from dflash_lightning.export.config_json import from_json_dict, to_json_dict
 from dflash_lightning.target.geometry import drafter_config_for, rope_theta
 from tests.toy import MASK, toy_config
 
@@ -65,3 +66,17 @@ def test_several_ends_of_text_export_as_the_first():
     config = toy_config()
     config.eos_token_id = [7, 8]
     assert drafter_config_for(config, **CHOICES).eos_token_id == 7
+
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+@pytest.mark.parametrize(
+    ("layer_types", "window"),
+    [(None, None), ((FULL,) * 3, None), ((SLIDING, FULL, FULL), 16), ((SLIDING,) * 3, 16)],
+)
+def test_a_window_is_kept_where_a_layer_slides(layer_types, window):
+    """Law: what an export says of the drafter is all of it, so reading it gives the same config."""
+    config = drafter_config_for(toy_config(), **CHOICES, layer_types=layer_types, sliding_window=16)
+    assert config.sliding_window == window
+    assert from_json_dict(to_json_dict(config), source="config.json") == config

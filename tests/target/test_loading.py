@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dflash_lightning.target.loading import load_config, load_target
+from dflash_lightning.target.loading import is_hub_name, load_config, load_target
 from tests.toy import LAYERS, VOCAB, toy_llama, toy_model
 
 
@@ -69,3 +69,37 @@ def test_a_name_that_is_neither_folder_nor_model_says_both(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # else it retries for half a minute
     with pytest.raises(FileNotFoundError, match="'nobody/nothing' is no folder here and could not be had"):
         load_config("nobody/nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("Qwen/Qwen3-8B", True),
+        ("owner/model_1.5", True),
+        ("model", False),
+        ("a/b/c", False),
+        ("/tmp/model", False),
+        ("./model", False),
+        ("../model", False),
+        ("~/model", False),
+        ("owner/", False),
+        ("owner/.hidden", False),
+        ("owner/model.git", False),
+        ("owner/mo..del", False),
+    ],
+)
+def test_a_hub_name_is_what_the_hub_takes_for_one(name, is_one):
+    assert is_hub_name(name) == is_one
+
+
+@pytest.mark.parametrize("name", ["./gone", "../gone", "gone"])
+def test_a_relative_folder_that_is_gone_is_a_missing_folder(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"target '{name}': .*gone is not there. Give a Hugging Face"):
+        load_config(name)
+
+
+def test_a_folder_here_is_none_of_the_hubs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner" / "model").mkdir(parents=True)
+    assert not is_hub_name("owner/model")
