@@ -1,7 +1,8 @@
 """An evaluation for programs: plain values that json.dumps takes.
 
 in    Evaluation
-out   dictionaries, lists, numbers; shares are 0 to 1, times seconds, null where no round was made
+out   dictionaries, lists, numbers; shares are 0 to 1, times seconds
+law   a figure that is not finite is null: JSON has no NaN
 """
 
 from dataclasses import asdict
@@ -14,7 +15,21 @@ from dflash_lightning.evaluation.result import Comparison, Evaluation
 
 
 def as_values(found: Evaluation) -> dict[str, Any]:
-    """`all` and `categories` have the same form; `compared` is B less A."""
+    """`categories` have the form of `all`, without the shares of stages; `compared` is B less A."""
+    values: dict[str, Any] = finite(_values(found))
+    return values
+
+
+def finite(values: Any) -> Any:
+    """The same, with None for every float that is none."""
+    if isinstance(values, dict):
+        return {name: finite(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [finite(value) for value in values]
+    return None if isinstance(values, float) and not isfinite(values) else values
+
+
+def _values(found: Evaluation) -> dict[str, Any]:
     return {
         "target": found.target,
         "drafters": dict(found.drafters),
@@ -48,20 +63,17 @@ def method_values(figures: Figures) -> dict[str, Any]:
         "tokens_per_s": figures.tokens_per_s,
         "speed_up": figures.speed_up,
         "equal_texts": figures.equal_texts,
-        "stage_shares": dict(figures.stages),
+        **({"stage_shares": dict(figures.stages)} if figures.stages else {}),
     }
 
 
 def acceptance_values(acceptance: AcceptanceLength) -> dict[str, Any]:
     """tau_pooled: tokens over rounds. tau_mean: mean over prompts of each prompt's own."""
-    values = {
+    return {
+        "rounds": acceptance.rounds,
         "tau_pooled": acceptance.pooled,
         "tau_mean": acceptance.mean,
         "tau_first32_pooled": acceptance.first32,
-    }
-    return {
-        "rounds": acceptance.rounds,
-        **{name: value if isfinite(value) else None for name, value in values.items()},
     }
 
 

@@ -36,7 +36,7 @@ class Figures:
     equal_texts: int
     """Prompts whose text is that of plain decoding, token for token."""
     stages: Mapping[str, float]
-    """Share of time for prefill, draft, verify; over all categories."""
+    """Share of time for prefill, draft, verify; empty for one category, since all are timed together."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -66,25 +66,34 @@ def parts(measured: Sequence[Measured], wanted: Wanted, *, block_size: int) -> l
         block_size: of prompt lookup: it proposes as many tokens as the drafter.
     """
     names = sorted(set(wanted.categories))
-    everything = _part(measured, wanted, names, "all", block_size)
+    stages = [one.times.shares() for one in measured]
+    everything = _part(measured, wanted, names, name="all", stages=stages, block_size=block_size)
+    none: list[dict[str, float]] = [{} for _ in measured]
     split = names if len(names) > 1 else []
-    return [everything, *(_part(measured, wanted, [name], name, block_size) for name in split)]
+    return [
+        everything,
+        *(_part(measured, wanted, [n], name=n, stages=none, block_size=block_size) for n in split),
+    ]
 
 
 def _part(
-    measured: Sequence[Measured], wanted: Wanted, categories: Sequence[str], name: str, block_size: int
+    measured: Sequence[Measured],
+    wanted: Wanted,
+    categories: Sequence[str],
+    *,
+    name: str,
+    stages: Sequence[Mapping[str, float]],
+    block_size: int,
 ) -> Part:
     numbers = [i for i, category in enumerate(wanted.categories) if category in categories]
     plain = measured[0]
     own = [plain.decoded[i] for i in numbers]
     speed = _tokens(own) / max(_seconds(plain, categories), 1e-9)
     methods = []
-    for one in measured:
+    for one, shares in zip(measured, stages, strict=True):
         decoded, seconds = [one.decoded[i] for i in numbers], _seconds(one, categories)
         methods.append(
-            summed_up(
-                one.method.name, decoded, own, seconds=seconds, plain_speed=speed, stages=one.times.shares()
-            )
+            summed_up(one.method.name, decoded, own, seconds=seconds, plain_speed=speed, stages=shares)
         )
     lookup = [
         lookup_rounds(wanted.prompts[i], plain.decoded[i].token_ids, block_size=block_size) for i in numbers

@@ -31,7 +31,8 @@ def draw_evaluation(found: Evaluation, output: Path) -> None:
     """Draw and save. Raises OSError where the file cannot be written."""
     many = len(found.parts) > 1
     layout = [["tau", "speed"], ["rounds", "slots"], *([["categories", "categories"]] * many)]
-    with plt.rc_context({"font.size": 11, "axes.titlesize": 12}):
+    settings = {"font.size": 11, "axes.titlesize": 12, "text.parse_math": False}  # a name may hold dollars
+    with plt.rc_context(settings):
         figure, axes = plt.subplot_mosaic(layout, figsize=(15, 13 if many else 9), layout="constrained")
         figure.suptitle(_title(found), fontsize=13)
         colours = shades(found.drafting)

@@ -14,7 +14,7 @@ from dflash_lightning.data.conversations import Message, RowError
 from dflash_lightning.data.sources import find_sources
 from dflash_lightning.regenerate.chats import open_chat
 
-ALL = "all"
+OTHER = "other"
 """Category of rows that name none."""
 
 
@@ -64,7 +64,12 @@ def _prompt(raw: object, place: str, category: str) -> Prompt:
             f"{place}: {error}; a prompt needs messages, conversations, prompt or turns"
         ) from error
     assert isinstance(row, Mapping)
-    return Prompt(chat.prompt, str(row.get(category) or ALL), place, chat.tools)
+    return Prompt(chat.prompt, _category(row.get(category)), place, chat.tools)
+
+
+def _category(named: object) -> str:
+    """Also 0 and False are names; white space would break the tables."""
+    return OTHER if named is None else " ".join(str(named).split()) or OTHER
 
 
 def _as_chat(row: object) -> object:

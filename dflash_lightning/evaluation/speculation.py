@@ -2,7 +2,8 @@
 
 in    the texts of its pages, before and after a run
 out   Speculation: acceptance length, and per slot where the server counts so
-law   pure; only what the server counted, and over what time it counted, is said
+law   pure; only what the server counted, and over what time it counted, is said; numbers that are not finite
+      say nothing
 
 vLLM counts drafts and accepted tokens on its /metrics page; SGLang gives a mean on /server_info, or a gauge
 on /metrics. Both count the bonus token in the acceptance length, or are made to here (spec/dflash.md 4.5).
@@ -11,8 +12,9 @@ on /metrics. Both count the bonus token in the acceptance length, or are made to
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite, nan
 
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)", re.MULTILINE)
 _POSITION = re.compile(r'position="(\d+)"')
@@ -33,49 +35,66 @@ class Speculation:
 
 
 def counters(page: str) -> dict[str, float]:
-    """Samples of a Prometheus page, added up over engines and ranks; those of a slot as name[slot]."""
+    """Samples of a Prometheus page, added up over engines and ranks; those of a slot as name[slot].
+
+    A sum is NaN where one of its samples is no number: without that one it would be another sum.
+    """
     found: defaultdict[str, float] = defaultdict(float)
     for name, labels, value in _SAMPLE.findall(page):
         position = _POSITION.search(labels)
         key = name.removesuffix("_total") + (f"[{position[1]}]" if position else "")
-        try:
-            number = float(value)
-        except ValueError:  # a page of something else
-            continue
-        found[key] += number
+        found[key] += _number(value)
     return dict(found)
 
 
 def from_counters(before: str, after: str) -> Speculation | None:
-    """vLLM's page before and after the run; None where nothing was drafted in between, or is counted."""
+    """vLLM's page before and after the run; None where nothing was drafted in between, or is counted.
+
+    A first page without any number was not read: then all that the server ever counted is given, and called
+    so. Counters that shrank were begun anew in between, and say nothing.
+    """
     old, new = counters(before), counters(after)
     grown = {name: new[name] - old.get(name, 0.0) for name in new if name.startswith(_VLLM)}
-    rounds = grown.get(f"{_VLLM}drafts", 0)
-    if rounds <= 0:
+    grown = {name: number for name, number in grown.items() if not name.endswith("_created")}
+    if not all(isfinite(number) and number >= 0 for number in grown.values()):
+        return None
+    rounds, accepted = grown.get(f"{_VLLM}drafts", 0), grown.get(f"{_VLLM}accepted_tokens")
+    if rounds <= 0 or accepted is None:
         return None
     slots: list[float] = []
     while (name := f"{_VLLM}accepted_tokens_per_pos[{len(slots)}]") in grown:
         slots.append(grown[name] / rounds)
-    tau = 1 + grown.get(f"{_VLLM}accepted_tokens", 0) / rounds
-    return Speculation(tau, "vLLM's counters, over this run", int(rounds), tuple(slots))
+    time = "over this run" if any(map(isfinite, old.values())) else "since the server started"
+    return Speculation(1 + accepted / rounds, f"vLLM's counters, {time}", int(rounds), tuple(slots))
 
 
 def from_gauge(page: str) -> Speculation | None:
-    """SGLang's gauge, the mean over ranks."""
-    found = [float(value) for name, _, value in _SAMPLE.findall(page) if name == _SGLANG]
-    if not found or not any(found):
-        return None
-    return Speculation(sum(found) / len(found), "SGLang's gauge, of its latest decoding")
+    """SGLang's gauge, the mean over the ranks that drafted."""
+    lengths = [value for name, _, value in _SAMPLE.findall(page) if name == _SGLANG]
+    return _mean(lengths, "SGLang's gauge, of its latest decoding")
 
 
 def from_server_info(body: str) -> Speculation | None:
-    """SGLang's /server_info: the mean over its workers."""
+    """SGLang's /server_info: the mean over its workers that drafted."""
     try:
         states = json.loads(body).get("internal_states", [])
-        lengths = [state["avg_spec_accept_length"] for state in states if isinstance(state, Mapping)]
-        values = [float(value) for value in lengths if value]
-    except (ValueError, KeyError, TypeError, AttributeError):
+        lengths = [state.get("avg_spec_accept_length") for state in states if isinstance(state, Mapping)]
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    if not values:
-        return None
-    return Speculation(sum(values) / len(values), "SGLang's mean since the server started")
+    return _mean(lengths, "SGLang's mean since the server started")
+
+
+def _mean(lengths: Iterable[object], source: str) -> Speculation | None:
+    """None where no length is given. 0 is said by what does not draft, or has not drafted yet."""
+    values = [value for value in map(_number, lengths) if isfinite(value) and value > 0]
+    return Speculation(sum(values) / len(values), source) if values else None
+
+
+def _number(value: object) -> float:
+    """NaN for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return nan
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return nan

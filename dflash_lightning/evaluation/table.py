@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import isnan
 
 from dflash_lightning.decoding.acceptance import AcceptanceLength
+from dflash_lightning.evaluation.bootstrap import fewest_prompts
 from dflash_lightning.evaluation.figures import Figures, Part
 from dflash_lightning.evaluation.result import PLAIN, Comparison, Evaluation
 from dflash_lightning.plan_view.columns import columns, percent, plural
@@ -26,7 +27,9 @@ def as_text(found: Evaluation) -> str:
     if len(found.parts) > 1:
         blocks.append(_block("Pooled tau and speed-up by category", category_rows(found.parts)))
     if found.comparisons:
-        blocks.append(_block("B against A, the same prompts", comparison_rows(found.comparisons)))
+        rows = comparison_rows(found.comparisons)
+        few = [words for one in found.comparisons if (words := why_undecided(one))]
+        blocks.append("\n".join([_block("B against A, the same prompts", rows), *dict.fromkeys(few)]))
     return "\n\n".join(blocks)
 
 
@@ -123,7 +126,19 @@ def comparison_rows(compared: Sequence[Comparison]) -> list[tuple[str, ...]]:
     first = compared[0].tau
     rows: list[tuple[str, ...]] = [("", "tau B - A", f"{first.confidence:.0%} interval", "", "speed B / A")]
     for one in compared:
-        between = f"{one.tau.low:+.3f} to {one.tau.high:+.3f}"
-        verdict = "" if one.tau.decided else "may be chance"
-        rows.append((one.kind, f"{one.tau.difference:+.3f}", between, verdict, f"{one.speed_ratio:.2f}"))
+        between = "-" if isnan(one.tau.low) else f"{one.tau.low:+.3f} to {one.tau.high:+.3f}"
+        verdict = "" if one.tau.decided else "may be chance" if one.tau.enough else "too few prompts"
+        gained = "-" if isnan(one.tau.difference) else f"{one.tau.difference:+.3f}"
+        rows.append((one.kind, gained, between, verdict, f"{one.speed_ratio:.2f}"))
     return rows
+
+
+def why_undecided(one: Comparison) -> str:
+    """Empty where there are prompts enough."""
+    if one.tau.enough:
+        return ""
+    fewest, chance = fewest_prompts(one.tau.confidence), 1 - one.tau.confidence
+    return (
+        f"  {plural(one.tau.prompts, 'prompt')} made rounds under both. Fewer than {fewest} decide nothing:\n"
+        f"  by chance alone, all of them favour the same drafter in more than {chance:.0%} of cases."
+    )

@@ -1,9 +1,11 @@
+from math import isnan
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dflash_lightning.evaluation.bootstrap import differences, paired_bootstrap
+from dflash_lightning.evaluation.bootstrap import differences, fewest_prompts, paired_bootstrap
 
 ROUNDS = st.lists(st.integers(1, 8), min_size=1, max_size=6)
 
@@ -78,17 +80,47 @@ def test_the_same_drafter_twice_differs_by_nothing():
 
 
 def test_prompts_without_a_round_are_left_out():
-    found = paired_bootstrap([[2, 2], [], [3]], [[4, 4], [1], []], resamples=20)
-    assert (found.difference, found.low, found.high) == (2.0, 2.0, 2.0)
+    found = paired_bootstrap([[2, 2], [], [3], [2]], [[4, 4], [1], [], [4]], resamples=20)
+    assert (found.difference, found.low, found.high, found.prompts) == (2.0, 2.0, 2.0, 2)
+
+
+@pytest.mark.parametrize(("prompts", "decided"), [(1, False), (2, False), (5, False), (6, True), (20, True)])
+@pytest.mark.parametrize("better", ["a", "b"])
+def test_few_prompts_decide_nothing_though_all_agree(prompts, decided, better):
+    worse, best = [[2, 2]] * prompts, [[4, 4]] * prompts
+    a, b = (best, worse) if better == "a" else (worse, best)
+    found = paired_bootstrap(a, b, resamples=20)
+    assert (found.prompts, found.enough, found.decided) == (prompts, decided, decided)
+    assert abs(found.difference) == 2.0
+
+
+def test_one_prompt_has_a_difference_but_no_interval_and_none_has_neither():
+    one = paired_bootstrap([[2]], [[3]])
+    assert (one.difference, isnan(one.low), isnan(one.high), one.decided) == (1.0, True, True, False)
+    none = paired_bootstrap([[], []], [[1], []])
+    assert (isnan(none.difference), isnan(none.low), none.prompts, none.decided) == (True, True, 0, False)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.95, 0.99, 0.999])
+def test_the_fewest_prompts_are_those_that_chance_seldom_makes_agree(confidence):
+    fewest = fewest_prompts(confidence)
+    assert 2 * 0.5**fewest <= 1 - confidence + 1e-12 < 2 * 0.5 ** (fewest - 1)
+    assert fewest_prompts(0.95) == 6
 
 
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
         ([[1]], [[1], [2]], "needs the same prompts, got 1 and 2"),
-        ([[], []], [[1], []], "no prompt made a round"),
+        ([], [[2]], "needs the same prompts, got 0 and 1"),
     ],
 )
 def test_mistakes_are_refused(a, b, message):
     with pytest.raises(ValueError, match=message):
         paired_bootstrap(a, b)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, -0.5])
+def test_a_confidence_is_a_share(confidence):
+    with pytest.raises(ValueError, match=f"confidence is a share between 0 and 1, got {confidence}"):
+        paired_bootstrap([[1]], [[2]], confidence=confidence)

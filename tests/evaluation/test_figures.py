@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 
 from dflash_lightning.decoding.acceptance import pooled
 from dflash_lightning.decoding.decoded import Decoded
-from dflash_lightning.evaluation.as_json import as_values
+from dflash_lightning.evaluation.as_json import as_values, finite
 from dflash_lightning.evaluation.figures import histogram, parts, slot_shares
 from dflash_lightning.evaluation.measure import Measured, Method, Wanted, group_prompts
 from dflash_lightning.evaluation.pictures import draw_evaluation
@@ -90,7 +91,8 @@ def test_the_page_says_it_all():
         "chain A              3.00      3.00      3.00       2.0      1.00       25%       2/3",
         "prompt lookup",
         "B against A, the same prompts",
-        "may be chance",
+        "too few prompts",
+        "2 prompts made rounds under both. Fewer than 6 decide nothing",
         "  maths           2",
     ):
         assert line in text
@@ -99,6 +101,59 @@ def test_the_page_says_it_all():
     assert values["all"]["methods"]["chain A"]["tau_pooled"] == 3.0
     assert values["categories"]["chat"]["methods"]["chain B"]["tau_mean"] == 1.5
     assert values["compared"]["chain"]["difference"] == pytest.approx(9 / 4 - 3.0)
+    assert values["compared"]["chain"]["prompts"] == 2
+
+
+def test_stages_are_timed_over_all_categories_and_only_given_there():
+    values = as_values(some_evaluation(PLAIN, CHAIN_A, drafters={"": "d"}))
+    assert values["all"]["methods"]["chain A"]["stage_shares"]["draft"] == 0.25
+    for part in values["categories"].values():
+        assert set(values["all"]["methods"]["chain A"]) - set(part["methods"]["chain A"]) == {"stage_shares"}
+
+
+def compared_over(prompts, better=1):
+    """A and B over so many prompts, of which B wins all by so many tokens."""
+    wanted = Wanted(prompts=[[5]] * prompts, categories=["c"] * prompts, max_new_tokens=8)
+    measured = [
+        method(name, [[rounds] * 2] * prompts, {"c": 1.0})
+        for name, rounds in (("plain", 1), ("chain A", 2), ("chain B", 2 + better))
+    ]
+    facts = {"target": "toy", "dtype": "float32", "device": "cpu", "block_size": 4}
+    return evaluation(measured, wanted, drafters={"A": "a", "B": "b"}, **facts)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "better", "row", "why"),
+    [
+        (1, 1, ["chain", "+1.000", "-", "too", "few", "prompts", "1.40"], "1 prompt made rounds under both."),
+        (5, 1, None, "5 prompts made rounds under both. Fewer than 6 decide nothing"),
+        (6, 1, ["chain", "+1.000", "+1.000", "to", "+1.000", "1.40"], ""),
+        (6, 0, ["chain", "+0.000", "+0.000", "to", "+0.000", "may", "be", "chance", "1.00"], ""),
+    ],
+)
+def test_a_comparison_says_how_sure_it_is(prompts, better, row, why):
+    found = compared_over(prompts, better)
+    text = as_text(found)
+    assert row is None or row in [line.split() for line in text.splitlines()]
+    assert why in text
+    assert ("decide nothing" in text) == bool(why)
+    values = json.loads(json.dumps(as_values(found), allow_nan=False))["compared"]["chain"]
+    assert (values["prompts"], values["decided"]) == (prompts, prompts >= 6 and better > 0)
+    assert (values["low"] is None) == (prompts < 2)
+
+
+AWKWARD = ["a $\\frac$ b", "$x$", "50 $ and 60 $", "$", "\\", "a_b^c", "{%", "<&>", "{0}"]
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_pictures_are_drawn_whatever_the_names(tmp_path, suffix):
+    wanted = Wanted(prompts=[[5]] * len(AWKWARD), categories=AWKWARD, max_new_tokens=8)
+    rounds, seconds = [[2]] * len(AWKWARD), dict.fromkeys(AWKWARD, 1.0)
+    measured = [method("plain", rounds, seconds), method("chain", rounds, seconds)]
+    facts = {"target": "to $\\frac$ y", "dtype": "float32", "device": "cpu", "block_size": 4}
+    found = evaluation(measured, wanted, drafters={"": "runs/a $\\frac$ b"}, **facts)
+    draw_evaluation(found, tmp_path / f"page.{suffix}")
+    assert (tmp_path / f"page.{suffix}").stat().st_size > 10_000
 
 
 def test_pictures_are_drawn(tmp_path):
@@ -114,3 +169,22 @@ def test_a_method_that_made_no_round_has_a_dash_and_a_null():
     assert math.isnan(found.whole.of("chain").acceptance.pooled)
     assert "chain                   -         -         -" in as_text(found)
     assert as_values(found)["all"]["methods"]["chain"]["tau_pooled"] is None
+
+
+def test_comparing_drafters_that_made_no_round_ends_no_run():
+    three = [method(name, [[], [], []], {"maths": 1.0, "chat": 1.0}) for name in ("plain", "c A", "c B")]
+    found = some_evaluation(*three, drafters={"A": "a", "B": "b"})
+    assert "0 prompts made rounds under both" in as_text(found)
+    values = json.loads(json.dumps(as_values(found), allow_nan=False))
+    assert (values["compared"]["c"]["difference"], values["compared"]["c"]["decided"]) == (None, False)
+
+
+def test_a_figure_that_is_not_finite_is_null_wherever_it_stands():
+    values = {
+        "a": math.nan,
+        "b": [math.inf, 1.5, (-math.inf, 2)],
+        "c": {"d": math.nan, "e": "NaN"},
+        "f": True,
+    }
+    expected = {"a": None, "b": [None, 1.5, [None, 2]], "c": {"d": None, "e": "NaN"}, "f": True}
+    assert finite(values) == expected

@@ -33,15 +33,34 @@ def write(folder, *rows):
 def test_what_is_asked(tmp_path, row, asked):
     (prompt,) = read_prompts([write(tmp_path, row)])
     assert prompt.messages == asked
-    assert prompt.category == "all"
+    assert prompt.category == "other"
 
 
 def test_categories_and_a_limit(tmp_path):
     rows = [{"prompt": "a", "category": "maths", "kind": "x"}, {"prompt": "b", "kind": "y"}, {"prompt": "c"}]
     path = write(tmp_path, *rows)
-    assert [p.category for p in read_prompts([path])] == ["maths", "all", "all"]
+    assert [p.category for p in read_prompts([path])] == ["maths", "other", "other"]
     assert [p.category for p in read_prompts([path], category="kind", limit=2)] == ["x", "y"]
     assert read_prompts([path])[2].place == f"{path}:3"
+
+
+@pytest.mark.parametrize(
+    ("named", "category"),
+    [
+        ("maths", "maths"),
+        (0, "0"),
+        (1, "1"),
+        (False, "False"),
+        ("all", "all"),
+        (" long\nanswers ", "long answers"),  # one row of a table
+        ("", "other"),
+        (" ", "other"),
+        (None, "other"),
+    ],
+)
+def test_the_name_of_a_category(tmp_path, named, category):
+    (prompt,) = read_prompts([write(tmp_path, {"prompt": "a", "category": named})])
+    assert prompt.category == category
 
 
 def test_parquet_too(tmp_path):
