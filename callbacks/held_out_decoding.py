@@ -2,7 +2,7 @@
 
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import ModelParallelStrategy
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from dflash_lightning.data.tokenizer import stop_ids
 from dflash_lightning.target.loading import load_stop_ids
@@ -29,7 +29,7 @@ class HeldOutDecoding(Callback):
     The best checkpoint is still chosen by `val/tau`, which is counted on every anchor, not on a few prompts.
 
     Args:
-        every_n_validations: 1 decodes at each of them; `validate` always decodes.
+        every_n_validations: The first of every n decodes, 1: each; `validate` always does.
         decoding: How many prompts, how long answers.
     """
 
@@ -61,9 +61,9 @@ class HeldOutDecoding(Callback):
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.sanity_checking:
             return
-        self._seen += 1
         if trainer.state.fn != "fit" or self._seen % self.every_n_validations == 0:
             self._decode(trainer, pl_module, "val")
+        self._seen += 1
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._decode(trainer, pl_module, "test")
@@ -74,8 +74,9 @@ class HeldOutDecoding(Callback):
         assert pl_module.drafter is not None
         if self._target is None:  # modules of its own: the target may be running ahead in another thread
             self._target = twin(pl_module.target, pl_module.target.device)
-            self._prompts = held_out_prompts(pl_module.data.held_out, self.decoding.prompts)
-            self._stop_ids = stop_ids(pl_module.tokenizer, [], load_stop_ids(pl_module.target_name))
+            self._prepare(pl_module)
+        if not self._prompts:
+            return
         rounds = decode_held_out(
             trainer, self._target, pl_module.drafter, self._prompts, self._stop_ids, self.decoding
         )
@@ -85,6 +86,21 @@ class HeldOutDecoding(Callback):
             f"{len(self._prompts)} held-out prompts decoded: {values[f'{stage}/decode_tau']:.3f} tokens a "
             f"target pass, prompt lookup {values[f'{stage}/lookup_tau']:.3f}"
         )
+
+    def _prepare(self, module: DFlashModule) -> None:
+        """Prompts that leave room for an answer, and what ends one: also what `prepare` was told."""
+        store, limit = module.data.held_out, module.target_config.max_position_embeddings
+        room = limit - self.decoding.max_new_tokens
+        self._prompts = held_out_prompts(store, self.decoding.prompts, longest=room)
+        ends = (*load_stop_ids(module.target_name), *store.manifest.stop_ids)
+        self._stop_ids = stop_ids(module.tokenizer, [], ends)
+        if not self._prompts:
+            rank_zero_warn(
+                f"HeldOutDecoding: no validation row of {store.path} that was looked at has a prompt to "
+                f"continue with room for decoding.max_new_tokens {self.decoding.max_new_tokens} in the "
+                f"{limit} positions of the target: nothing is decoded. Hold out rows with prompts, or ask "
+                "for shorter answers"
+            )
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self._target = None

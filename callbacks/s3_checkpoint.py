@@ -153,6 +153,8 @@ class S3Checkpoint(Checkpoint):
         monitor = self.retention.monitor
         if trainer.state.fn != "fit" or trainer.sanity_checking or monitor is None:
             return
+        if self._best and monitor not in trainer.callback_metrics:
+            return  # not measured this time: HeldOutDecoding.every_n_validations
         value = value_of(trainer, monitor)  # refused on all ranks where there is none
         best = among_best(self._best, value, keep=self.retention.keep_best, mode=self.retention.mode)
         self._best = best or self._best

@@ -38,7 +38,7 @@ from dflash_lightning.training.prefetch.stored_states import open_stored_states
 from dflash_lightning.training.start.preflight import run_checks
 from dflash_lightning.training.target_steps import TargetSteps
 from dflash_lightning.training.tree_watch import TreeWatch
-from dflash_lightning.training.validation import ValidationSums, anchor_groups
+from dflash_lightning.training.validation import ValidationSums, anchor_groups, forget_validation
 
 
 class DFlashModule(TargetSteps):
@@ -196,6 +196,7 @@ class DFlashModule(TargetSteps):
     # --- validation, and test: the same on the rows of data.test_store
 
     def on_validation_start(self) -> None:
+        forget_validation(self.trainer)
         hold_whole(self)
 
     def on_validation_end(self) -> None:

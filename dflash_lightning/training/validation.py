@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
+from lightning import Trainer
 from torch import Tensor
 from torchmetrics import Metric
 
@@ -23,6 +24,13 @@ def anchor_groups(batch: TokenBatch, *, block_size: int, max_block_tokens: int) 
     for start in range(0, slots, width):
         part = slice(start, start + width)
         yield replace(batch, anchors=batch.anchors[:, part], keep=batch.keep[:, part])
+
+
+def forget_validation(trainer: Trainer) -> None:
+    """Take the last validation's values out of what Lightning keeps: one that is not measured again, such as
+    a decoded acceptance length every other time, is none of the weights of now."""
+    for name in [name for name in trainer.callback_metrics if name.startswith("val/")]:
+        trainer.callback_metrics.pop(name)
 
 
 class WeightedLoss(Metric):

@@ -1,15 +1,19 @@
 """Real decoding at validations: the values are those of decoding each prompt by itself."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from lightning import Callback
 
 from dflash_lightning.callbacks.held_out_decoding import HeldOutDecoding
+from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
 from dflash_lightning.data.store import TokenStore
 from dflash_lightning.decoding.acceptance import acceptance_length
 from dflash_lightning.decoding.chain import decode_chain
 from dflash_lightning.decoding.lookup import lookup_rounds
+from dflash_lightning.training.checkpoints.checkpoint_state import metrics_of
 from dflash_lightning.training.watch.held_out_decoding import Decoding, decoded_values, held_out_prompts
 from tests.ranks import jobs
 from tests.runs import make_store_of, toy_data, toy_module, toy_trainer
@@ -21,13 +25,15 @@ NAMES = {"val/decode_tau", "val/decode_tau_mean", "val/decode_tau_first32", "val
 class Alone(Callback):
     """Decodes each prompt by itself, at the same weights."""
 
-    def __init__(self, prompts):
-        self.prompts = prompts
+    def __init__(self, prompts, stop_ids=(1,)):
+        self.prompts, self.stop_ids = prompts, set(stop_ids)
         self.expected = []
 
     def on_validation_epoch_end(self, trainer, pl_module):
         answers = [
-            decode_chain(pl_module.target, pl_module.drafter, prompt, max_new_tokens=NEW, stop_ids={1})
+            decode_chain(
+                pl_module.target, pl_module.drafter, prompt, max_new_tokens=NEW, stop_ids=self.stop_ids
+            )
             for prompt in self.prompts
         ]
         texts = zip(self.prompts, answers, strict=True)
@@ -53,13 +59,72 @@ def test_values_are_those_of_each_prompt_alone(at_once, tmp_path, toy_target, ob
         assert 1 <= expected["val/decode_tau"] <= 4
 
 
-@pytest.mark.parametrize(("every", "decoded"), [(1, [True, True]), (2, [False, True])])
+def test_an_answer_ends_where_those_of_the_store_do(tmp_path, toy_target, observed_store):
+    """`prepare --stop-token` told the store what the target's own config does not."""
+    store = tmp_path / "store"
+    shutil.copytree(observed_store, store)
+    manifest = json.loads((store / "manifest.json").read_text())
+    (store / "manifest.json").write_text(json.dumps({**manifest, "stop_ids": list(range(2, 20))}))
+    prompts = held_out_prompts(TokenStore.open(store), 4)
+    alone, longer = Alone(prompts, range(1, 20)), Alone(prompts)
+    ours = HeldOutDecoding(decoding=Decoding(prompts=4, max_new_tokens=NEW))
+    trainer = toy_trainer(tmp_path, callbacks=[ours, alone, longer], max_epochs=1)
+    trainer.fit(toy_module(toy_target), toy_data(store))
+    (row,) = [row for row in jobs.read_rows(Path(trainer.log_dir)) if "val/tau" in row]
+    assert {name: float(row[name]) for name in NAMES} == pytest.approx(alone.expected[0], rel=1e-5)
+    assert alone.expected != longer.expected
+
+
+@pytest.mark.parametrize("new", [500, 513])
+def test_prompts_leave_room_for_the_answer(new, tmp_path, toy_target, observed_store):
+    """The toy target has 512 positions; behind them its text is noise."""
+    found = held_out_prompts(TokenStore.open(observed_store), 10, longest=512 - new)
+    assert all(len(prompt) + new <= 512 for prompt in found)
+    ours = HeldOutDecoding(decoding=Decoding(prompts=10, max_new_tokens=new))
+    trainer = toy_trainer(tmp_path, callbacks=[ours], limit_val_batches=1)
+    if found:
+        trainer.validate(toy_module(toy_target), toy_data(Path(observed_store)), verbose=False)
+    else:
+        with pytest.warns(
+            UserWarning, match=r"no validation row .* room for decoding.max_new_tokens 513 in the 512"
+        ):
+            trainer.validate(toy_module(toy_target), toy_data(Path(observed_store)), verbose=False)
+    assert ("val/decode_tau" in trainer.callback_metrics) == bool(found)
+
+
+class Kept(Callback):
+    """What a checkpoint after each validation would say of its weights."""
+
+    def __init__(self):
+        self.names = []
+
+    def on_validation_end(self, trainer, pl_module):
+        self.names.append({name for name in metrics_of(trainer, pl_module) if name.startswith("val/")})
+
+
+@pytest.mark.parametrize(("every", "decoded"), [(1, [True, True, True]), (2, [True, False, True])])
 def test_not_every_validation_needs_it(every, decoded, tmp_path, toy_target, observed_store):
+    """And a value that was not measured again is none of the weights of now."""
+    kept = Kept()
     ours = HeldOutDecoding(every, Decoding(prompts=2, max_new_tokens=4))
-    trainer = toy_trainer(tmp_path, callbacks=[ours])
+    trainer = toy_trainer(tmp_path, callbacks=[ours, kept], max_epochs=3)
     trainer.fit(toy_module(toy_target), toy_data(Path(observed_store)))
     rows = [row for row in jobs.read_rows(Path(trainer.log_dir)) if "val/tau" in row]
     assert ["val/decode_tau" in row for row in rows] == decoded
+    assert [names >= NAMES for names in kept.names] == decoded
+    assert [bool(names & NAMES) for names in kept.names] == decoded
+    assert all("val/tau" in names for names in kept.names)
+
+
+def test_the_best_by_a_value_of_every_other_validation(tmp_path, toy_target, observed_store):
+    saves = S3Checkpoint(str(tmp_path / "kept"), monitor="val/decode_tau", keep_best=9, process=False)
+    ours = HeldOutDecoding(2, Decoding(prompts=2, max_new_tokens=4))
+    trainer = toy_trainer(tmp_path, callbacks=[ours, saves], max_epochs=3, enable_checkpointing=True)
+    trainer.fit(toy_module(toy_target), toy_data(Path(observed_store)))
+    kept = [json.loads(path.read_text()) for path in (tmp_path / "kept/manifests").iterdir()]
+    best = {manifest["step"]: manifest["metrics"] for manifest in kept if manifest["kind"] == "best"}
+    assert best.keys() == {6, 18}
+    assert all("val/decode_tau" in metrics for metrics in best.values())
 
 
 def test_prompts_end_where_the_target_began(tmp_path, toy_target):

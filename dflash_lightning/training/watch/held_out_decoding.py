@@ -44,15 +44,19 @@ class Decoding:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
-def held_out_prompts(store: TokenStore, count: int) -> list[list[int]]:
-    """At most `count` beginnings of validation rows, each up to the first token that the target wrote."""
+def held_out_prompts(store: TokenStore, count: int, *, longest: int | None = None) -> list[list[int]]:
+    """At most `count` beginnings of validation rows, each up to the first token that the target wrote.
+
+    A row with nothing to continue, or one longer than `longest` tokens, is left out.
+    """
     rows = len(store.samples("validation").lengths)
     chosen = np.unique(np.linspace(0, rows - 1, count).round().astype(int)).tolist() if rows else []
     prompts = []
     for row in chosen:
         ids, mask = store.row("validation", row)
         first = int(mask.argmax())
-        if first and mask[first]:  # a row without a prompt, or without an answer, is none to continue
+        fits = longest is None or first <= longest
+        if first and mask[first] and fits:  # without a prompt, or an answer, there is nothing to continue
             prompts.append(ids[:first].tolist())
     return prompts
 
