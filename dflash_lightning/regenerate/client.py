@@ -3,14 +3,14 @@
 in    the body of a request
 out   an Answer; RefusedError or FailedError for this row alone; ServerError where no row can be answered
 law   a server that is away is waited for until the deadline; then a living server fails the row, a dead one
-      stops the run with nothing lost
+      stops the run with nothing lost, and so does one that asks for a longer wait than the deadline
 """
 
 import itertools
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dflash_lightning.regenerate.chats import Answer
@@ -19,6 +19,7 @@ from dflash_lightning.regenerate.key import KEY_VARIABLE
 from dflash_lightning.regenerate.replies import (
     NonsenseError,
     Verdict,
+    asked_wait_s,
     read_answer,
     read_error,
     read_models,
@@ -66,11 +67,13 @@ class ChatClient:
 
     def ask(self, body: Mapping[str, Any]) -> Answer:
         """Raises FailedError, RefusedError, ServerError."""
-        deadline = time.monotonic() + self._settings.deadline_s
-        faults = 0
+        began = time.monotonic()
+        deadline = began + self._settings.deadline_s
+        faults, resting = 0, set[str]()
         for attempt in itertools.count():
-            left = deadline - time.monotonic()
-            outcome, why, asked = self._attempt(body, max(0.1, left))
+            base = self._settings.bases[next(self._turn) % len(self._settings.bases)]
+            asked_at = time.monotonic()
+            outcome, why, asked_s = self._attempt(base, body, max(0.1, deadline - asked_at))
             if isinstance(outcome, Answer):
                 return outcome
             self._require_running(outcome, why)
@@ -79,26 +82,32 @@ class ChatClient:
             faults += outcome == "fault"
             if faults >= self._settings.attempts:
                 raise FailedError(f"no answer in {faults} attempts, the last: {why}")
-            wait = wait_s(attempt, random.random(), asked=asked)
-            if time.monotonic() + wait >= deadline:
-                self._give_up(why)
+            now = time.monotonic()
+            if asked_s and asked_s + now - asked_at >= self._settings.deadline_s:  # no row could wait so long
+                resting.add(base)
+                self._require_awake(resting, why, asked_s)
+                asked_s = 0.0  # another server may answer
+            wait = wait_s(attempt, random.random(), asked_s=asked_s)
+            if now + wait >= deadline:
+                self._give_up(why, began)
             self._stopping.wait(wait)
         raise AssertionError("unreachable")
 
-    def _attempt(self, body: Mapping[str, Any], left_s: float) -> tuple[Answer | Verdict, str, str | None]:
-        """An answer, or what its failure means, why, and how long the server asks to wait."""
-        base = self._settings.bases[next(self._turn) % len(self._settings.bases)]
+    def _attempt(
+        self, base: str, body: Mapping[str, Any], left_s: float
+    ) -> tuple[Answer | Verdict, str, float]:
+        """An answer, or what its failure means, why, and how many seconds the server asks to wait."""
         url, timeout_s = f"{base}/chat/completions", min(self._settings.timeout_s, left_s)
         try:
             reply = self._transport.post(url, body, timeout_s=timeout_s)
             means = verdict(reply.status)
             if means == "answer":
-                return read_answer(reply.body), "", None
+                return read_answer(reply.body), "", 0.0
         except NETWORK_ERRORS as error:
-            return "away", f"{url}: {_named(error)}", None
+            return "away", self._named(url, error), 0.0
         except NonsenseError as error:
-            return "fault", f"{url} replies nonsense: {self._transport.hidden(str(error))}", None
-        return means, self._words(url, reply), reply.headers.get("retry-after")
+            return "fault", self._transport.hidden(f"{url} replies nonsense: {error}"), 0.0
+        return means, self._words(url, reply), asked_wait_s(reply.headers.get("retry-after"))
 
     def _require_running(self, outcome: Verdict, why: str) -> None:
         if self._stopping.is_set():
@@ -106,16 +115,24 @@ class ChatClient:
         if outcome == "run":
             raise ServerError(f"the server refuses every request: {why}")
 
-    def _give_up(self, why: str) -> None:
-        seconds = f"{self._settings.deadline_s:g} s"
+    def _require_awake(self, resting: Collection[str], why: str, asked_s: float) -> None:
+        if len(resting) == len(set(self._settings.bases)):
+            limit = f"--deadline {self._settings.deadline_s:g} s"
+            raise ServerError(
+                f"the server asks to wait {asked_s:g} s, longer than {limit} lets any row wait ({why}); what "
+                "is finished is kept, and no row has failed for it: run the same command later to go on"
+            )
+
+    def _give_up(self, why: str, began: float) -> None:
         try:
             self._models()
         except (ServerError, ValueError) as error:
             raise ServerError(
-                f"no server answers, for {seconds} now ({why}); what is finished is kept: start the server, "
-                "then run the same command to go on"
+                f"no server answers, for {time.monotonic() - began:.0f} s now ({why}); what is finished is "
+                "kept: start the server, then run the same command to go on"
             ) from error
-        raise FailedError(f"no answer within {seconds}, the last: {why}")
+        deadline = f"--deadline {self._settings.deadline_s:g} s"
+        raise FailedError(f"no answer, and no time for another attempt ({deadline}), the last: {why}")
 
     def _models(self) -> list[str]:
         """Of the first server that answers."""
@@ -128,14 +145,14 @@ class ChatClient:
                     return read_models(reply.body)
                 why = self._words(url, reply)
             except (*NETWORK_ERRORS, NonsenseError) as error:
-                why = f"{url}: {_named(error)}"
+                why = self._named(url, error)
         raise ServerError(f"no server answers ({why}): is it running, and is the address right?")
 
     def _words(self, url: str, reply: Reply) -> str:
         way_out = f"; the key that it wants is read from {KEY_VARIABLE}" if reply.status in (401, 403) else ""
-        return self._transport.hidden(f"{url} says {reply.status}: {read_error(reply.body)}{way_out}")
+        return self._transport.hidden(f"{url} says {reply.status}: {read_error(reply.body)}") + way_out
 
-
-def _named(error: Exception) -> str:
-    """Some exceptions of http.client have no text."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    def _named(self, url: str, error: Exception) -> str:
+        """Some exceptions of http.client have no text; others repeat what the server sent."""
+        text = f": {error}" if str(error) else ""
+        return self._transport.hidden(f"{url}: {type(error).__name__}{text}")

@@ -81,7 +81,7 @@ class ServerSettings:
     concurrency: int = 32
     """Answers that are waited for at once."""
     timeout_s: float = 600.0
-    """Longest wait for one reply, in seconds."""
+    """Longest time for one reply, from the connection to its last byte, in seconds."""
     deadline_s: float = 1800.0
     """Longest time for one answer, all attempts and waits together, in seconds."""
     attempts: int = 5

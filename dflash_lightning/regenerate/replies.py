@@ -6,6 +6,7 @@ law   pure; a reply that is not understood is a fault of the server, never an em
 """
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -47,17 +48,22 @@ def verdict(status: int) -> Verdict:
     return "row" if 400 <= status < 500 else "fault"
 
 
-def wait_s(attempt: int, luck: float, *, asked: str | None = None) -> float:
+def wait_s(attempt: int, luck: float, *, asked_s: float = 0.0) -> float:
     """Seconds before the next attempt: doubling from 0.5 to 30, and up to half of it cut off by `luck` in
-    [0, 1), so that clients that failed together do not return together; at least what Retry-After asks.
+    [0, 1), so that clients that failed together do not return together; at least what the server asks for.
 
-    `attempt` counts from 0. A Retry-After that is a date is not read.
+    `attempt` counts from 0.
     """
-    backoff = min(LONGEST_WAIT_S, 0.5 * 2.0 ** min(attempt, 16)) * (1 - luck / 2)
+    return max(asked_s, min(LONGEST_WAIT_S, 0.5 * 2.0 ** min(attempt, 16)) * (1 - luck / 2))
+
+
+def asked_wait_s(retry_after: str | None) -> float:
+    """Seconds of a Retry-After header; 0 where there is none, or a date, which is not read."""
     try:
-        return max(backoff, float(asked or 0))
+        seconds = float(retry_after or 0)
     except ValueError:
-        return backoff
+        return 0.0
+    return seconds if 0 < seconds < math.inf else 0.0
 
 
 def request_body(
@@ -91,9 +97,9 @@ def read_answer(body: bytes) -> Answer:
         text, reasoning = message.get("content") or "", _reasoning(message)
         calls = message.get("tool_calls")
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise NonsenseError(f"it is no chat completion: {_shortened(body)}") from error
+        raise NonsenseError(f"it is no chat completion: {_text(body)}") from error
     if not isinstance(text, str) or finished is None:
-        raise NonsenseError(f"it is no finished chat completion: {_shortened(body)}")
+        raise NonsenseError(f"it is no finished chat completion: {_text(body)}")
     if calls or finished in ("tool_calls", "function_call"):
         raise RefusedError("the target calls a tool")
     if finished not in ("stop", "length"):
@@ -106,7 +112,7 @@ def read_models(body: bytes) -> list[str]:
     try:
         return [str(entry["id"]) for entry in _object(body)["data"]]
     except (KeyError, TypeError) as error:
-        raise NonsenseError(f"it is no list of models: {_shortened(body)}") from error
+        raise NonsenseError(f"it is no list of models: {_text(body)}") from error
 
 
 def read_error(body: bytes) -> str:
@@ -115,7 +121,7 @@ def read_error(body: bytes) -> str:
         found = json.loads(body)
         found = found.get("error", found) if isinstance(found, dict) else found
         found = found.get("message", found.get("detail", found)) if isinstance(found, dict) else found
-    except ValueError:
+    except (ValueError, RecursionError):
         found = body.decode(errors="replace")
     return " ".join(str(found).split())[:500]
 
@@ -124,9 +130,9 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise NonsenseError(f"it is not JSON: {_shortened(body)}") from error
+        raise NonsenseError(f"it is not JSON: {_text(body)}") from error
     if not isinstance(found, dict):
-        raise NonsenseError(f"it is no JSON object: {_shortened(body)}")
+        raise NonsenseError(f"it is no JSON object: {_text(body)}")
     return found
 
 
@@ -137,8 +143,9 @@ def _reasoning(message: Mapping[str, Any]) -> str:
 def _tokens(reply: Mapping[str, Any]) -> int:
     usage = reply.get("usage")
     count = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
-    return count if isinstance(count, int) else 0
+    return count if isinstance(count, int) and count is not True and count > 0 else 0
 
 
-def _shortened(body: bytes) -> str:
-    return repr(body[:80].decode(errors="replace"))
+def _text(body: bytes) -> str:
+    """Whole: shortened before the key is taken out, it could end in half of a key."""
+    return repr(body.decode(errors="replace"))

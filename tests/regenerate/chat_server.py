@@ -78,6 +78,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif fault == "429":
             self.reply(429, {"error": {"message": "slow down"}}, {"Retry-After": "0.2"})
+        elif fault == "rest":
+            self.reply(429, {"error": {"message": "come back in an hour"}}, {"Retry-After": "3600"})
         elif fault == "401":
             sent = self.headers["Authorization"]
             self.reply(401, {"error": {"message": f"wrong key: {sent}"}})

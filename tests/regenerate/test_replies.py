@@ -9,6 +9,7 @@ from dflash_lightning.regenerate.config import RegenerateConfig, ServerSettings
 from dflash_lightning.regenerate.replies import (
     NonsenseError,
     RefusedError,
+    asked_wait_s,
     read_answer,
     read_error,
     read_models,
@@ -40,9 +41,21 @@ def test_waits_double_with_luck_up_to_half_a_minute():
     assert wait_s(10**6, 0.0) == 30.0
 
 
-@pytest.mark.parametrize(("asked", "wait"), [("7", 7.0), ("0.1", 0.5), ("", 0.5), ("Wed, 21 Oct", 0.5)])
-def test_a_server_may_ask_for_a_longer_wait(asked, wait):
-    assert wait_s(0, 0.0, asked=asked) == wait
+@pytest.mark.parametrize(
+    ("header", "asked", "wait"),
+    [
+        ("7", 7.0, 7.0),
+        ("0.1", 0.1, 0.5),
+        ("3600", 3600.0, 3600.0),
+        *(
+            (odd, 0.0, 0.5)
+            for odd in (None, "", "0", "-5", "nan", "inf", "soon", "Wed, 21 Oct 2015 07:28:00 GMT")
+        ),
+    ],
+)
+def test_a_server_may_ask_for_a_longer_wait(header, asked, wait):
+    assert asked_wait_s(header) == asked
+    assert wait_s(0, 0.0, asked_s=asked) == wait
 
 
 def test_a_request_holds_what_decides_the_answer():
@@ -86,6 +99,12 @@ def completion(message, finish="stop", **more):
         (completion({"content": "a"}, "length"), Answer("a", truncated=True)),
         (completion({"content": "a"}, usage={"completion_tokens": 3}), Answer("a", tokens=3)),
         (completion({"content": "a"}, usage=None), Answer("a")),
+        (completion({"content": "a"}, usage={"completion_tokens": 0}), Answer("a")),
+        (completion({"content": "a"}, usage={"completion_tokens": -7}), Answer("a")),
+        (completion({"content": "a"}, usage={"completion_tokens": True}), Answer("a")),
+        (completion({"content": "a"}, usage={"completion_tokens": "3"}), Answer("a")),
+        (completion({"content": "a"}, usage={"completion_tokens": 3.0}), Answer("a")),
+        (completion({"content": "a"}, usage=[3]), Answer("a")),
         (completion({"content": "a", "reasoning_content": "r"}), Answer("a", reasoning="r")),
         (completion({"content": "a", "reasoning": "r"}), Answer("a", reasoning="r")),
         (completion({"content": "a", "tool_calls": []}), Answer("a")),
@@ -101,6 +120,7 @@ def test_a_reply_becomes_an_answer(body, answer):
         (b"", "it is not JSON: ''"),
         (b"<html>" * 100, "it is not JSON: '<html><html>"),
         (b"\xff", "it is not JSON"),
+        pytest.param(b"[" * 200_000, "it is not JSON", id="deep brackets"),
         (b"[]", "it is no JSON object"),
         (b"{}", "it is no chat completion: '{}'"),
         (b'{"choices": []}', "it is no chat completion"),
@@ -137,6 +157,9 @@ def test_an_answer_may_be_of_no_use(body, message):
         (b"too   long", "too long"),
         (b"", ""),
         (b"x" * 900, "x" * 500),
+        pytest.param(b"[" * 200_000, "[" * 500, id="deep brackets"),
+        pytest.param(b'{"error": ' * 200_000, ('{"error": ' * 60)[:500], id="deep objects"),
+        (b"9" * 5_000, "9" * 500),  # Python reads no whole number of so many digits
     ],
 )
 def test_the_servers_own_words_are_found(body, words):

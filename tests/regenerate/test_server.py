@@ -8,9 +8,12 @@ import pytest
 from dflash_lightning.regenerate.client import ChatClient, FailedError, ServerError
 from dflash_lightning.regenerate.server import ServerTarget
 from tests.data.chats import row
-from tests.regenerate.answering import expected, open_for, question, run, settings_for
+from tests.regenerate.answering import expected, open_for, question, read_rows, run, settings_for
+from tests.regenerate.raw_server import http, serving
 from tests.regenerate.servers import RunningServer
 from tests.regenerate.test_replies import CONFIG
+
+LATE = "no answer, and no time for another attempt (--deadline 1.5 s), the last"
 
 
 def test_chats_are_answered_turn_by_turn_in_order_many_at_once(tmp_path):
@@ -46,8 +49,8 @@ def test_a_reply_that_does_not_come_is_asked_for_again(chat_server, tmp_path):
         ("400:0", "failed", "the server refuses the request", "says 400: the server says 400"),
         ("500:0", "failed", "no answer in 3 attempts, the last", "says 500: the server says 500"),
         ("nonsense:0", "failed", "no answer in 3 attempts, the last", "replies nonsense: it is not JSON"),
-        ("503:0", "failed", "no answer within 1.5 s, the last", "says 503: the server says 503"),
-        ("hang:0", "failed", "no answer within 1.5 s, the last", "/v1/chat/completions: "),
+        ("503:0", "failed", LATE, "says 503: the server says 503"),
+        ("hang:0", "failed", LATE, "/v1/chat/completions: "),
         ("length", "truncated", "an answer reached the limit of new tokens", "answer 1"),
         ("empty", "skipped", "the target's answer is empty", "answer 1"),
         ("call", "skipped", "the target calls a tool", "answer 1"),
@@ -92,13 +95,39 @@ def test_a_server_that_dies_stops_the_run_and_another_one_goes_on(tmp_path):
     with RunningServer(seconds=0.05) as first:
         threading.Timer(0.4, first.process.kill).start()
         with pytest.raises(
-            ServerError, match=r"no server answers, for 1 s now .*run the same command to go on"
+            ServerError, match=r"no server answers, for \d+ s now .*run the same command to go on"
         ):
             run(tmp_path, rows, first.url, server=server)
     assert not (tmp_path / "out.jsonl").exists()
     with RunningServer() as second:
         written, _, _ = run(tmp_path, rows, second.url, server=server)
         assert 0 < len(second.seen()["asked"]) < len(rows)
+    assert written == [expected(given, n) for n, given in enumerate(rows)]
+
+
+@pytest.mark.parametrize("deadline_s", [20.0, 3599.0, 3600.0])
+def test_a_server_that_asks_for_a_longer_wait_than_the_deadline_fails_no_row(
+    deadline_s, chat_server, tmp_path
+):
+    rows = [question(f"{deadline_s}"), question(f"{deadline_s} [rest]"), question(f"{deadline_s} last")]
+    server = {"deadline_s": deadline_s, "concurrency": 1}
+    longer = f"asks to wait 3600 s, longer than --deadline {deadline_s:g} s lets any row wait"
+    with pytest.raises(
+        ServerError, match=f"{longer} .*says 429: come back in an hour.* command later to go on"
+    ):
+        run(tmp_path, rows, chat_server.url, server=server)
+    (record,) = read_rows(tmp_path / "out.jsonl.unfinished" / "records.jsonl")
+    assert record["status"] == "ok"
+    written, status, _ = run(tmp_path, rows, chat_server.url, server=server)  # an hour later
+    assert written == [expected(given, n) for n, given in enumerate(rows)]
+    assert {line["status"] for line in status} == {"ok"}
+
+
+def test_another_server_answers_while_one_asks_for_a_long_wait(chat_server, tmp_path):
+    rows = [question(f"beside {n}") for n in range(4)]
+    busy = http(b"{}", "Retry-After: 3600", status="429 Too Many Requests")
+    with serving(*[busy] * 100) as resting:
+        written, _, _ = run(tmp_path, rows, resting, chat_server.url, server={"concurrency": 2})
     assert written == [expected(given, n) for n, given in enumerate(rows)]
 
 
