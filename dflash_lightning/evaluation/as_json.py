@@ -6,11 +6,11 @@ law   a figure that is not finite is null: JSON has no NaN
 """
 
 from dataclasses import asdict
-from math import isfinite
 from typing import Any
 
 from dflash_lightning.decoding.acceptance import AcceptanceLength
 from dflash_lightning.evaluation.figures import Figures, Part
+from dflash_lightning.evaluation.finite import finite
 from dflash_lightning.evaluation.result import Comparison, Evaluation
 
 
@@ -18,15 +18,6 @@ def as_values(found: Evaluation) -> dict[str, Any]:
     """`categories` have the form of `all`, without the shares of stages; `compared` is B less A."""
     values: dict[str, Any] = finite(_values(found))
     return values
-
-
-def finite(values: Any) -> Any:
-    """The same, with None for every float that is none."""
-    if isinstance(values, dict):
-        return {name: finite(value) for name, value in values.items()}
-    if isinstance(values, list | tuple):
-        return [finite(value) for value in values]
-    return None if isinstance(values, float) and not isfinite(values) else values
 
 
 def _values(found: Evaluation) -> dict[str, Any]:

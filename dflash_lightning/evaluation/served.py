@@ -1,7 +1,7 @@
 """Asks a running OpenAI-compatible server, and times it from outside.
 
 in    address, prompts, how many are asked at once
-out   Served: latencies, tokens/s of a request and of all, acceptance where the server reports it
+out   Served: when each request was sent, how long its answer took; acceptance where the server reports it
 law   each prompt is asked once and never again: a repeated request would be answered faster, from a cache;
       one that fails is counted, not hidden
 """
@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
+from dflash_lightning.evaluation.answered import Reply, Served
 from dflash_lightning.evaluation.prompts import Prompt
 from dflash_lightning.evaluation.speculation import (
     Speculation,
@@ -39,68 +38,47 @@ class Asked:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+    """Of the first prompt; the next has the next."""
+    template_arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Sent as chat_template_kwargs."""
     concurrency: int = 1
     """Requests that are waited for at once."""
     timeout_s: float = 600.0
 
-    def body(self, prompt: Prompt, model: str) -> dict[str, Any]:
+    def body(self, prompt: Prompt, model: str, *, number: int) -> dict[str, Any]:
+        """`number` of the prompt: it adds to the seed, so that a prompt has the same luck in every run."""
         tools = {} if prompt.tools is None else {"tools": list(prompt.tools)}
         top_k = {"top_k": self.top_k} if self.top_k else {}
+        arguments = self.template_arguments
+        template = {"chat_template_kwargs": dict(arguments)} if arguments else {}
         return {
             "model": model,
             "messages": list(prompt.messages),
             "max_tokens": self.max_new_tokens,
             "temperature": self.temperature,
             "top_p": self.top_p,
-            "seed": self.seed,
+            "seed": self.seed + number,
             "stream": False,
             **top_k,
+            **template,
             **tools,
         }
 
 
-@dataclass(frozen=True)
-class Reply:
-    """One request: how long its answer took, and how many tokens it has, or why there is none."""
+def served_model(url: str, asked: Asked, *, model: str | None = None, key: str | None = None) -> str:
+    """The name of the model to ask for, from a server that answers.
 
-    category: str
-    seconds: float
-    tokens: int = 0
-    failure: str = ""
-
-
-@dataclass(frozen=True)
-class Served:
-    """A server under these prompts."""
-
-    url: str
-    model: str
-    replies: tuple[Reply, ...]
-    seconds: float
-    """From the first request to the last answer."""
-    speculation: Speculation | None
-
-    @property
-    def answered(self) -> list[Reply]:
-        return [reply for reply in self.replies if not reply.failure]
-
-    @property
-    def tokens(self) -> int:
-        return sum(reply.tokens for reply in self.answered)
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Of all requests together."""
-        return self.tokens / max(self.seconds, 1e-9)
-
-    @property
-    def request_tokens_per_s(self) -> float:
-        """Mean over requests of each one's own."""
-        return float(np.mean([reply.tokens / max(reply.seconds, 1e-9) for reply in self.answered]))
-
-    def latency(self, share: float) -> float:
-        """Seconds within which this share of the answers came."""
-        return float(np.quantile([reply.seconds for reply in self.answered], share))
+    Raises:
+        ServerError: the server does not answer.
+        ValueError: the address is none, or the server serves several models and none is named.
+    """
+    settings = ServerSettings(urls=(url,), timeout_s=asked.timeout_s, concurrency=asked.concurrency)
+    client = ChatClient(settings, key)
+    client.require_alive()
+    try:
+        return model or client.model()
+    except ValueError as error:
+        raise ValueError(f"{url}: {error}") from error
 
 
 def ask_server(
@@ -120,23 +98,22 @@ def ask_server(
     """
     settings = ServerSettings(urls=(url,), timeout_s=asked.timeout_s, concurrency=asked.concurrency)
     base = settings.bases[0]
-    model = model or ChatClient(settings, key).model()
+    model = served_model(url, asked, model=model, key=key)
     transport = Transport(key)
     before = _page(transport, f"{base.removesuffix('/v1')}/metrics")
     started = time.perf_counter()
 
-    def ask(prompt: Prompt) -> Reply:
-        reply = _ask(
-            transport, f"{base}/chat/completions", prompt, asked.body(prompt, model), asked.timeout_s
-        )
+    def ask(number: int) -> Reply:
+        prompt, sent = prompts[number], time.perf_counter()
+        body = asked.body(prompt, model, number=number)
+        reply = _ask(transport, f"{base}/chat/completions", prompt, body, asked.timeout_s)
         on_reply()
-        return reply
+        return replace(reply, started=sent - started)
 
     with _threads(asked.concurrency, transport) as threads:
-        replies = tuple(threads.map(ask, prompts))
-    seconds = time.perf_counter() - started
+        replies = tuple(threads.map(ask, range(len(prompts))))
     _require_some(url, replies)
-    return Served(url, model, replies, seconds, _speculation(transport, base.removesuffix("/v1"), before))
+    return Served(url, model, replies, _speculation(transport, base.removesuffix("/v1"), before))
 
 
 def _ask(transport: Transport, url: str, prompt: Prompt, body: Mapping[str, Any], timeout_s: float) -> Reply:

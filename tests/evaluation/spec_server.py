@@ -1,10 +1,18 @@
 """An OpenAI-compatible server in a process of its own that says how well it drafts, as vLLM or SGLang would.
 
-    python -m tests.evaluation.spec_server PORT KIND        (KIND: vllm, sglang, gauge, silent)
+    python -m tests.evaluation.spec_server PORT KIND
 
-A question [status] is refused with this status; the others get as many tokens as they have words.
+KIND vllm, sglang, gauge, silent, or
+    late         as vllm, but its /metrics page is not there before the first question
+    garbage      its pages hold no numbers where there should be some
+    refusing     lists its model, and refuses all questions
+
+A question [status] is refused with this status, one that says [drip] is answered byte by byte, one that says
+[brackets] with an error of nothing else; the others get as many tokens as they have words.
 """
 
+import contextlib
+import json
 import sys
 import threading
 import time
@@ -26,9 +34,10 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="toy",
 class Handler(chat_server.Handler):
     def do_GET(self):
         kind, answers = self.server.kind, len(self.server.seen["bodies"])
-        if (
-            self.path == "/metrics" and kind == "vllm"
-        ):  # of each answer's 4 drafts, slot 1 stood in 3, slot 2 in 1
+        if self.path == "/metrics" and kind == "late" and not answers:
+            self.reply(503, {"detail": "not yet"})
+        elif self.path == "/metrics" and kind in ("vllm", "late"):
+            # of each answer's 4 drafts, slot 1 stood in 3, slot 2 in 1
             base = {"drafts": 100 + 4 * answers, "accepted": 50 + 4 * answers}
             page = VLLM.format(**base, first=40 + 3 * answers, second=10 + answers)
             self.raw(200, page.encode())
@@ -37,17 +46,39 @@ class Handler(chat_server.Handler):
                 200,
                 b'sglang:spec_accept_length{tp_rank="0"} 2.5\nsglang:spec_accept_length{tp_rank="1"} 3.5\n',
             )
+        elif self.path == "/metrics" and kind == "garbage":
+            page = VLLM.format(drafts="NaN", accepted="what", first="", second="+Inf")
+            self.raw(200, f"{page}sglang:spec_accept_length what\n".encode())
+        elif self.path == "/server_info" and kind == "garbage":
+            self.raw(200, b'{"internal_states": [{"avg_spec_accept_length": NaN}]}')
         elif self.path == "/get_server_info" and kind == "sglang":
             self.reply(200, {"internal_states": [{"avg_spec_accept_length": 3.25, "load": 1}]})
         else:
             super().do_GET()
+
+    def answer(self, body, fault):
+        super().answer(body, "400" if self.server.kind == "refusing" else fault)
 
     def complete(self, body, fault):
         time.sleep(0.02)
         text = body["messages"][-1]["content"]
         message = {"role": "assistant", "content": text}
         usage = {} if "uncounted" in text else {"usage": {"completion_tokens": len(text.split())}}
-        self.reply(200, {"choices": [{"message": message, "finish_reason": "stop"}], **usage})
+        whole = {"choices": [{"message": message, "finish_reason": "stop"}], **usage}
+        if fault == "brackets":
+            self.raw(400, b"[" * 200_000)
+        elif fault == "drip":
+            self.drip(json.dumps(whole).encode())
+        else:
+            self.reply(200, whole)
+
+    def drip(self, body):
+        """Over 5 s for a whole answer, and never long between two bytes."""
+        self.raw(200, body, send=0)
+        with contextlib.suppress(OSError):  # the client left
+            for place in range(len(body)):
+                self.wfile.write(body[place : place + 1])
+                time.sleep(0.05)
 
 
 class SpecServer(chat_server.ChatServer):

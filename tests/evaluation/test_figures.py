@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from dflash_lightning.decoding.acceptance import pooled
 from dflash_lightning.decoding.decoded import Decoded
-from dflash_lightning.evaluation.as_json import as_values, finite
+from dflash_lightning.evaluation.as_json import as_values
 from dflash_lightning.evaluation.figures import histogram, parts, slot_shares
+from dflash_lightning.evaluation.finite import finite
 from dflash_lightning.evaluation.measure import Measured, Method, Wanted, group_prompts
 from dflash_lightning.evaluation.pictures import draw_evaluation
 from dflash_lightning.evaluation.result import evaluation

@@ -14,8 +14,10 @@ from tests.evaluation.spec_server import RunningSpecServer
 ASKED = Asked(max_new_tokens=9, concurrency=3, temperature=0.5, top_k=4, seed=2)
 
 
-def prompts(*questions):
-    return [Prompt([{"role": "user", "content": text}], "all", f"p:{i}") for i, text in enumerate(questions)]
+def prompts(*questions, category="all"):
+    return [
+        Prompt([{"role": "user", "content": text}], category, f"p:{i}") for i, text in enumerate(questions)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def test_latency_tokens_and_acceptance(vllm):
     assert served.speculation.slots == (0.75, 0.25)
     assert served.speculation.rounds == 12
     body = vllm.seen()["bodies"][0]
-    assert (body["max_tokens"], body["temperature"], body["top_k"], body["seed"]) == (9, 0.5, 4, 2)
+    assert (body["max_tokens"], body["temperature"], body["top_k"]) == (9, 0.5, 4)
     assert vllm.seen()["keys"][0] == "Bearer sesame"
     text = served_text([served], ASKED)
     assert ["acceptance", "length", "2.00"] in [line.split() for line in text.splitlines()]
@@ -46,7 +48,13 @@ def test_latency_tokens_and_acceptance(vllm):
 
 @pytest.mark.parametrize(
     ("kind", "tau", "source"),
-    [("sglang", 3.25, "since the server started"), ("gauge", 3.0, "SGLang's gauge"), ("silent", None, "")],
+    [
+        ("late", 1 + 54 / 104, "vLLM's counters, since the server started"),
+        ("garbage", None, ""),
+        ("sglang", 3.25, "since the server started"),
+        ("gauge", 3.0, "SGLang's gauge"),
+        ("silent", None, ""),
+    ],
 )
 def test_what_other_servers_report(kind, tau, source):
     with RunningSpecServer(kind) as server:
@@ -55,8 +63,53 @@ def test_what_other_servers_report(kind, tau, source):
         assert served.speculation is None
         assert "not reported" in served_text([served], ASKED)
     else:
-        assert served.speculation.tau == tau
+        assert served.speculation.tau == pytest.approx(tau)
         assert source in served_text([served], ASKED)
+    json.dumps(served_values(served), allow_nan=False)
+
+
+def test_prompt_i_is_sampled_with_seed_n_plus_i():
+    with RunningSpecServer("silent") as server:
+        for _ in range(2):  # the same in every run
+            ask_server(server.url, prompts("zero", "one", "two"), ASKED)
+        bodies = server.seen()["bodies"]
+    seeds = [(body["messages"][0]["content"], body["seed"]) for body in bodies]
+    assert sorted(seeds) == [("one", 3), ("one", 3), ("two", 4), ("two", 4), ("zero", 2), ("zero", 2)]
+
+
+def test_an_answer_that_drips_is_waited_for_no_longer_than_one_that_stays_away(vllm):
+    asked = Asked(max_new_tokens=9, timeout_s=1.5)
+    served = ask_server(vllm.url, prompts("one two", "[drip] no", "three"), asked)
+    assert [bool(reply.failure) for reply in served.replies] == [False, True, False]
+    assert "1 failed: TimeoutError: no whole reply within 1.5 s" in served_text([served], asked)
+    assert served.seconds < served.replies[1].seconds  # its wait is in no speed
+    assert served.replies[2].started > served.replies[1].seconds
+
+
+def test_categories_have_latencies_of_their_own(vllm):
+    questions = [*prompts("one two", "three four", category="maths"), *prompts("[500:0] no", category="chat")]
+    served = ask_server(vllm.url, questions, ASKED)
+    lines = [line.split() for line in served_text([served], ASKED).splitlines()]
+    assert [vllm.url, "by", "category"] in lines
+    assert ["chat", "0", "of", "1", "0", "-", "-", "-"] in lines
+    assert any(line[:5] == ["maths", "2", "of", "2", "4"] for line in lines)
+    values = json.loads(json.dumps(served_values(served), allow_nan=False))["categories"]
+    assert values["maths"]["latency_median_s"] > 0
+    assert (values["chat"]["requests"], values["chat"]["latency_median_s"]) == (1, None)
+
+
+def test_only_prompts_that_both_servers_answered_are_compared(vllm):
+    first = ask_server(vllm.url, prompts("a", "[500:0] b", "c"), ASKED)
+    second = ask_server(vllm.url, prompts("d", "e", "f"), ASKED)
+    assert "per request, over the 2 prompts that both answered" in served_text([first, second], ASKED)
+    other = ask_server(vllm.url, prompts("[500:0] g", "h", "[500:0] i"), ASKED)
+    assert "no prompt was answered by both, so that there are no speeds" in served_text([first, other], ASKED)
+
+
+def test_an_error_of_deep_brackets_is_a_failure_like_others():
+    with RunningSpecServer("silent") as server:
+        served = ask_server(server.url, prompts("fine", "[brackets]"), ASKED)
+    assert served.replies[1].failure.startswith("400: [[[[[")
 
 
 def test_failures_are_counted_and_said(vllm):
