@@ -11,6 +11,7 @@ from dflash_lightning.lightning_cli import DFlashCLI, parse_cli, read_config
 from dflash_lightning.plan.epoch import plan_epoch
 from dflash_lightning.plan.samples import Samples
 from dflash_lightning.training.build import drafter_config
+from tests.slow import slow
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 WHOLE = ["tiny", "demo", "qwen3_8b", "llama3_8b"]
@@ -22,7 +23,7 @@ def parse(*names, extra=()):
     return parse_cli([*words, *extra])
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", [WHOLE[0], *slow(*WHOLE[1:])])
 def test_a_config_prints_what_would_run(name, capsys):
     from dflash_lightning.main import main
 
@@ -97,7 +98,7 @@ def test_a_fragment_adds_to_the_callbacks_or_replaces_them():
     assert not {"GradNorm", "BucketMix", "StopOnSignal"} & set(replaced)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", [WHOLE[0], *slow(*WHOLE[1:])])
 def test_one_word_moves_the_checkpoints_into_a_bucket(name):
     """For that S3Checkpoint stands last; by itself it writes below the run's folder."""
     words = [f"--config={CONFIGS / name}.yaml", "--trainer.default_root_dir=runs/mine"]

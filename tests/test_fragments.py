@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dflash_lightning.lightning_cli import read_config
+from tests.slow import slow
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FRAGMENTS = sorted(path.stem for path in (CONFIGS / "callbacks").glob("*.yaml"))
@@ -25,7 +26,7 @@ def before():
     return callbacks("tiny")
 
 
-@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("name", [FRAGMENTS[0], *slow(*FRAGMENTS[1:])])
 def test_each_fragment_adds_behind_what_is_there_or_replaces_it(name, before):
     text = (CONFIGS / "callbacks" / f"{name}.yaml").read_text()
     after = callbacks("tiny", f"callbacks/{name}")
@@ -39,6 +40,7 @@ def test_each_fragment_adds_behind_what_is_there_or_replaces_it(name, before):
     assert len(once) == len(set(once))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["demo", "qwen3_8b", "llama3_8b"])
 def test_the_configs_leave_no_watcher_out(name):
     assert set(callbacks(name)) >= WATCHERS
@@ -50,6 +52,7 @@ def test_fragments_stack_in_the_order_they_are_given(tmp_path, before):
     assert callbacks("tiny", "callbacks/none", "callbacks/micro_batches") == ["MicroBatches"]
 
 
+@pytest.mark.slow
 def test_a_callback_of_your_own_is_named_by_its_path(tmp_path, before):
     fragment = tmp_path / "mine.yaml"
     fragment.write_text("trainer:\n  callbacks+:\n    - class_path: tests.ranks.jobs.Recorder\n")
@@ -60,6 +63,7 @@ def test_a_callback_of_your_own_is_named_by_its_path(tmp_path, before):
     assert len(entries) == len(before) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wandb_offline", "tensorboard"])
 def test_a_loggers_fragment_writes_into_the_runs_own_folder(name):
     words = [f"--config={CONFIGS / 'tiny.yaml'}", f"--config={CONFIGS / 'loggers' / name}.yaml"]

@@ -16,6 +16,7 @@ def launched(name):
     return read_config([f"--config={ROOT}/configs/qwen3_8b.yaml", f"--config={LAUNCH / name}.yaml"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "nodes", "devices", "targets", "batches_a_step"),
     [
@@ -42,6 +43,7 @@ def test_no_fragment_is_left_out():
     }
 
 
+@pytest.mark.slow
 def test_the_slurm_file_is_a_script_that_starts_an_existing_config():
     path = LAUNCH / "slurm.sbatch"
     subprocess.run(["bash", "-n", path], check=True)

@@ -66,5 +66,6 @@ def test_measured_costs_are_read_and_others_refused(tmp_path):
         Costs.read(path)
 
 
+@pytest.mark.slow
 def test_the_locks_share_is_told():
     assert set(lock_shares((1, 3))) == {1, 3}

@@ -97,6 +97,7 @@ def test_a_skipped_step_breaks_its_pairs(tmp_path, toy_target, store, each):
     assert list(logged(run, "direction/micro_cosine")) == [1, 2, 3, 5, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [2, 3])
 def test_a_resumed_run_logs_the_same(step, tmp_path, toy_target, store):
     """Behind step 3 a sketch waits for step 4; behind step 2 none does."""

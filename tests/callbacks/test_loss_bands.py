@@ -47,6 +47,7 @@ def test_a_bucket_that_did_not_come_has_no_value(tmp_path, toy_target, observed_
         assert sum(math.isfinite(expected[f"loss/bucket_{bucket}"]) for bucket in range(3)) == 1
 
 
+@pytest.mark.slow
 def test_a_resumed_run_logs_the_same(observed, resumed):
     whole = [row for row in observed[1]["rows"] if int(row["step"]) >= 4]
     assert jobs.without_times(resumed["rows"]) == jobs.without_times(whole)
@@ -114,6 +115,7 @@ def test_without_one_nothing_is_warned_of(tmp_path, toy_target, observed_store, 
     assert "3 of 3 buckets had too few steps for a band" in words[0]  # 16 make one trusted
 
 
+@pytest.mark.slow
 def test_a_run_saved_behind_the_last_step_of_an_epoch_still_tells_of_it(
     observed, tmp_path, toy_target, observed_store, said
 ):

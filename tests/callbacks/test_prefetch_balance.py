@@ -109,6 +109,7 @@ def test_training_in_order_is_the_same_with_it_and_without(tmp_path, toy_target,
     assert all(torch.equal(ours["weights"][n], value) for n, value in theirs["weights"].items())
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_at_the_depth_that_was_found(balanced, tmp_path, toy_target, observed_store):
     kept = balanced[0] / "kept" / "step=4.ckpt"
     checkpoint = torch.load(kept, weights_only=True)

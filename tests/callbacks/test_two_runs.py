@@ -19,6 +19,7 @@ def rows(trainer):
     return jobs.without_times(jobs.read_rows(Path(trainer.log_dir)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resumed", [False, True], ids=["fresh", "behind a resumed one"])
 def test_a_run_shows_nothing_of_the_one_before(resumed, tmp_path, toy_target):
     """The first run stops between two logs, where sums are under way."""

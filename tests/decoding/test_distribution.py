@@ -23,6 +23,7 @@ from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.objective.marginals import best_of
 from dflash_lightning.target.geometry import drafter_config_for
 from dflash_lightning.target.model import Target
+from tests.slow import slow
 
 LIMIT = 101.9  # 5 % critical value of chi2 at 80 degrees of freedom
 LENGTH, START, DEPTH = 4, 0, 3
@@ -95,16 +96,18 @@ def sampled(way, *, runs=4000, biased=False):
     return texts
 
 
-@pytest.mark.parametrize("way", [coupled, branched, rejecting])
+@pytest.mark.parametrize("way", [rejecting, *slow(coupled, branched)])
 def test_texts_have_the_distribution_of_the_chain(way):
     assert chi2(sampled(way)) < LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [coupled, branched, rejecting])
 def test_one_random_number_for_a_whole_round_would_be_noticed(way):
     assert chi2(sampled(way, biased=True)) > 2 * LIMIT
 
 
+@pytest.mark.slow
 def test_drawing_from_p_after_a_rejection_would_be_noticed(monkeypatch):
     monkeypatch.setattr(rejection, "residual", lambda wanted, proposed: wanted)
     assert chi2(sampled(rejecting)) > 2 * LIMIT

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from dflash_lightning.data.template import ChatFormat
 from dflash_lightning.decoding.batched import decode_batch
 from dflash_lightning.decoding.chain import decode_chain
 from dflash_lightning.decoding.plain import decode_plain
@@ -23,7 +24,8 @@ def test_rows_of_the_real_target_are_as_if_alone():
     except FileNotFoundError as error:
         pytest.skip(str(error))
     target, tokenizer = load_target(EMBEDDED, dtype=torch.float32), load_tokenizer(EMBEDDED)
-    prompts = [chat_ids(tokenizer, [{"role": "user", "content": text}]) for text in QUESTIONS]
+    form = ChatFormat(tokenizer=tokenizer, template=tokenizer.chat_template, stop_ids=frozenset())
+    prompts = [chat_ids(form, [{"role": "user", "content": text}]) for text in QUESTIONS]
     assert len(set(map(len, prompts))) == 3
     config = drafter_config_for(target.config, num_layers=2, block_size=4, mask_token_id=5)
     drafter = DFlashDrafter(config).eval()

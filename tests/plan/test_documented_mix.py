@@ -129,6 +129,7 @@ def test_the_block_budget_evens_out_the_buckets_too(default_plan):
     assert runs.final_run / default_plan.num_batches < 0.01
 
 
+@pytest.mark.slow
 def test_eight_ranks_get_equal_work_and_every_sample_once(samples, sorted_plan):
     windows = cut_windows(sorted_plan, samples, SORTED, 0, world=8, accumulate=4)
     tokens, seen = np.zeros(8), []

@@ -47,6 +47,7 @@ def test_a_page_is_drawn(facts, tmp_path):
     require_picture(tmp_path / "plan.png", width=1800)
 
 
+@pytest.mark.slow
 def test_strategies_are_drawn(samples, settings, tmp_path):
     names = "credit,diversity_first,shuffle,random_order,super_buckets:2,mixed_buckets"
     draw_comparison(compare(samples, compared_settings(settings, names)), tmp_path / "c.png", source="x")

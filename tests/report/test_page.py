@@ -155,6 +155,7 @@ def test_a_config_that_is_no_yaml_is_said(tmp_path):
     assert settings_of(read_run(tmp_path)) == {"settings": "config.yaml cannot be read"}
 
 
+@pytest.mark.slow
 def test_a_long_run_makes_no_large_page():
     rng = np.random.default_rng(0)
     count = 20_000
@@ -172,6 +173,7 @@ def test_a_long_run_makes_no_large_page():
     assert len(run_page(run, [])) < 1_000_000
 
 
+@pytest.mark.slow
 def test_runs_side_by_side(full_run, tmp_path):
     small = replace(read_run(write_small_run(tmp_path)), name=HOSTILE)
     few = {name: full_run.values[name] for name in ("train/loss", "train/grad_norm")}

@@ -25,6 +25,7 @@ class TestSteady:
         found = [kinds(as_run(smooth(seed, steps=300, window=window), micro=False)) for seed in SEEDS]
         assert found.count(("steady",)) >= 19
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("count", [MIN_VALUES, 150, 600])
     @pytest.mark.parametrize("noise", ["normal", "wandering", "heavy"])
     def test_false_alarms_are_rare(self, noise, count):

@@ -19,6 +19,7 @@ from dflash_lightning.plan.epoch import plan_epoch
 from tests.ranks import jobs
 from tests.ranks.jobs import Recorder, read_rows
 from tests.runs import make_store, toy_data, toy_module, toy_trainer
+from tests.slow import slow
 
 LENGTHS = np.random.default_rng(5).integers(6, 33, 44).tolist()
 HELD_OUT = [10, 30, 20]
@@ -46,6 +47,7 @@ class LoaderLengths(Callback):
         self.pairs.append((len(trainer.train_dataloader), trainer.num_training_batches))
 
 
+@pytest.mark.slow
 def test_every_epoch_runs_its_own_plan_to_the_end(tmp_path, toy_target, store):
     recorder, lengths = Recorder(), LoaderLengths()
     trainer = toy_trainer(tmp_path, callbacks=[recorder, lengths], max_epochs=3, accumulate_grad_batches=1)
@@ -112,7 +114,7 @@ def test_trainer_settings_that_would_break_the_plan_are_refused(
 
 
 @pytest.mark.parametrize(
-    "objective", [CrossEntropy(), DPace(), Distillation()], ids=lambda o: type(o).__name__
+    "objective", [CrossEntropy(), *slow(DPace(), Distillation())], ids=lambda o: type(o).__name__
 )
 def test_every_objective_learns(objective, tmp_path, toy_target):
     two = make_store(tmp_path, toy_target, [24, 30])
@@ -121,6 +123,7 @@ def test_every_objective_learns(objective, tmp_path, toy_target):
     assert min(losses[-5:]) < 0.8 * losses[0]
 
 
+@pytest.mark.slow
 def test_bf16_keeps_fp32_masters_and_learns(tmp_path, toy_target):
     two = make_store(tmp_path, toy_target, [24, 30])
     settings = {"module": {"lr": 1e-2}, "max_epochs": 20, "logging": False, "precision": "bf16-mixed"}
@@ -177,7 +180,7 @@ def rows_behind(whole, step):
     ]
 
 
-@pytest.mark.parametrize("step", [1, 2, 6, 7])
+@pytest.mark.parametrize("step", [2, *slow(1, 6, 7)])
 def test_validation_by_a_count_of_batches_comes_at_the_same_steps(step, counted, tmp_path, toy_target, store):
     root, whole = counted
     assert [int(row["step"]) for row in whole["rows"] if "val/tau" in row] == [1, 3, 5, 7, 9, 11]
@@ -186,6 +189,7 @@ def test_validation_by_a_count_of_batches_comes_at_the_same_steps(step, counted,
     assert rest["rows"] == rows_behind(whole, step)
 
 
+@pytest.mark.slow
 def test_a_sanity_check_is_no_validation(tmp_path, toy_target, store):
     """Resumed at the end of an epoch, the epoch's validation still runs."""
     settings = {"keep": True, "num_sanity_val_steps": 1}
@@ -238,6 +242,7 @@ class StopBehind(Callback):
         trainer.should_stop = trainer.current_epoch == self.epoch
 
 
+@pytest.mark.slow
 def test_lightnings_own_checkpoints_resume_exactly(tmp_path, toy_target, store):
     """Best by val/tau and last.ckpt, saved behind a validation, which is not run again."""
 

@@ -85,6 +85,7 @@ def fit(tmp_path, target, store, **options):
     return jobs.fit(str(tmp_path), str(target), store, max_epochs=1, log_every_n_steps=1, **options)
 
 
+@pytest.mark.slow
 def test_a_finite_loss_of_a_hundred_times_the_mean_still_steps(tmp_path, toy_target, store):
     plain = fit(tmp_path / "plain", toy_target, store)
     sharp = fit(tmp_path / "sharp", toy_target, store, plant=(7, "sharp"))

@@ -14,6 +14,7 @@ from tests.runs import make_store, toy_data, toy_module, toy_trainer
 NAMES = ["train/step", "train/loss", "train/grad_norm", "batch/mix_distance", "direction/cosine"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # tensorboard's own
 def test_an_event_file_holds_what_csv_holds(tmp_path, toy_target):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

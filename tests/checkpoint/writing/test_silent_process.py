@@ -23,7 +23,7 @@ from tests.checkpoint.writing.writers import (
     [
         "raise IndexError('list index out of range')",  # a mistake of ours on a system we never saw
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",  # no memory for a second interpreter
-        "import no_such_module",
+        pytest.param("import no_such_module", marks=pytest.mark.slow),
     ],
 )
 def test_a_process_that_never_says_a_word_is_replaced_by_a_thread(start, folder, monkeypatch, caplog):

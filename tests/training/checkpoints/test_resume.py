@@ -16,6 +16,7 @@ from dflash_lightning.plan.batches import RandomOrder
 from dflash_lightning.plan.order import Shuffle
 from dflash_lightning.training.build import DrafterShape
 from tests.runs import PLAN, make_store, save_toy_target, toy_data, toy_module, toy_trainer
+from tests.slow import slow
 
 LENGTHS = np.random.default_rng(5).integers(6, 33, 44).tolist()
 HELD_OUT = [10, 30, 20, 15, 9]
@@ -116,7 +117,7 @@ def test_the_run_has_something_to_prove(whole):
     assert any(row.get("train/tree_streak_3") for row in whole["rows"])
 
 
-@pytest.mark.parametrize("step", [1, 4, 6, 7, 8, 11])
+@pytest.mark.parametrize("step", [4, 6, *slow(1, 7, 8, 11)])
 def test_resuming_from_a_step_equals_never_stopping(whole, step, tmp_path, toy_target, store):
     ours = run(tmp_path, toy_target, store, resume=checkpoint(whole, step))
     assert_equal_state(ours, whole)
@@ -163,7 +164,7 @@ def test_every_file_of_a_checkpoint_loads_with_weights_only(whole):
         assert all(name.startswith("drafter.") for name in content["state_dict"])  # nothing of the target
 
 
-@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("accumulate", [3, *slow(1)])
 def test_on_another_accumulation_every_sample_comes_once(whole, accumulate, tmp_path, toy_target, store):
     """Another world size is another window too; with real processes: tests/ranks."""
     step = 4

@@ -40,6 +40,7 @@ def kept(config):
     return [m.step for m in reversed(list_manifests(LocalStore(config.parent / "kept"), "").manifests)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")  # `validate` here has no callbacks
 def test_last_is_the_store_of_the_run_and_every_command_reads_it(config, tmp_path, capsys):
     words = [f"--config={config}"]

@@ -42,6 +42,7 @@ def test_in_order_goes_on_from_a_stop(step, inline, tmp_path, toy_target, prefet
     assert_equal_runs(ours, inline[1], behind=step)
 
 
+@pytest.mark.slow
 def test_a_run_with_a_pipeline_leaves_the_same_checkpoints(inline, tmp_path, toy_target, prefetch_store):
     fit(tmp_path, toy_target, prefetch_store, devices=2, **SETTINGS)
     theirs, ours = (
@@ -78,6 +79,7 @@ class Lengths(Callback):
         assert not prefetch_threads()
 
 
+@pytest.mark.slow
 def test_lightning_sees_the_loader_it_would_see_without(tmp_path, toy_target, prefetch_store):
     trainer = toy_trainer(tmp_path, callbacks=[Lengths()])
     trainer.fit(toy_module(toy_target, target_devices=2), toy_data(prefetch_store))
@@ -97,6 +99,7 @@ class Alive(Callback):
         self.at_validation.append(self.states() is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [0, 2])
 def test_no_states_are_kept_for_validation(devices, tmp_path, toy_target, prefetch_store):
     alive = Alive()

@@ -72,6 +72,7 @@ class LateFirst(Callback):
         self.second.set()
 
 
+@pytest.mark.slow
 def test_micro_batches_out_of_turn_are_told_by_their_own_names(tmp_path, toy_target, prefetch_store):
     """Their buckets and samples are looked up in the plan's window."""
     recorder = Recorder()

@@ -3,6 +3,7 @@
 import pytest
 
 from dflash_lightning.target.dispatch import PrefetchPolicy
+from tests.slow import slow
 from tests.training.prefetch.prefetch_runs import assert_equal_runs, fit
 from tests.training.prefetch.prefetch_runs import no_thread_is_left as no_thread_is_left
 from tests.training.prefetch.test_stored_states import write
@@ -10,7 +11,7 @@ from tests.training.prefetch.test_stored_states import write
 
 @pytest.mark.parametrize(
     "policy",
-    [PrefetchPolicy(depth=2), PrefetchPolicy(depth=3, delivery="ready_first")],
+    [PrefetchPolicy(depth=2), *slow(PrefetchPolicy(depth=3, delivery="ready_first"))],
     ids=["in order", "ready"],
 )
 def test_reading_ahead_changes_nothing(policy, tmp_path, toy_target, prefetch_store):

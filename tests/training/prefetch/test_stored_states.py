@@ -11,6 +11,7 @@ from dflash_lightning.objective.kinds import Distillation
 from dflash_lightning.training.build import DrafterShape, TargetSettings
 from tests.ranks import jobs
 from tests.runs import PLAN, make_store, save_toy_target, toy_data, toy_module, toy_trainer
+from tests.slow import slow
 
 LENGTHS = [12, 30, 7, 18, 25, 9, 31, 14, 22, 11]
 ONE_ROW = {"plan": replace(PLAN, max_rows=1)}
@@ -48,7 +49,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize(
-    "objective", [{}, {"objective": Distillation()}], ids=["cross_entropy", "distillation"]
+    "objective", [{"objective": Distillation()}, *slow({})], ids=["distillation", "cross_entropy"]
 )
 def test_equal_batches_train_bit_for_bit_as_with_the_target(
     tmp_path, toy_target, store, one_by_one, objective
@@ -74,7 +75,7 @@ def test_other_batches_train_the_same_up_to_last_digits(tmp_path, toy_target, st
         assert one["train/loss"] == pytest.approx(other["train/loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize("begun_from_disk", [True, False])
+@pytest.mark.parametrize("begun_from_disk", [True, *slow(False)])
 def test_a_run_resumes_from_disk_bit_for_bit(tmp_path, toy_target, store, one_by_one, begun_from_disk):
     first = one_by_one if begun_from_disk else None
     whole = fit(tmp_path / "whole", toy_target, store, first, data=ONE_ROW, keep=True)

@@ -29,6 +29,7 @@ def offline(monkeypatch):
     monkeypatch.delenv("WANDB_RUN_ID", raising=False)
 
 
+@pytest.mark.slow
 def test_an_offline_run_holds_what_csv_holds(tmp_path, toy_target):
     store = make_store(tmp_path / "data", toy_target, LENGTHS, held_out=[9, 20])
     wandb_logger = WandbLogger(project="dflash", save_dir=tmp_path)
