@@ -76,8 +76,9 @@ def make_parser() -> ArgumentParser:
     add(
         "--check",
         action="store_true",
-        help="reload the folder in a fresh process and compare hidden states; exit code 1 if they differ. If "
-        "--output holds a drafter already, without --overwrite, that one is checked and nothing written",
+        help="compare config.json, and hidden states of a fresh process that reloads the folder; exit code 1 "
+        "if they differ. If --output holds a drafter already, without --overwrite, that one is checked and "
+        "nothing written",
     )
     add("--overwrite", action="store_true", help="replace the drafter that is already in --output")
     add_store_options(parser)
@@ -121,7 +122,7 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
 
     from dflash_lightning.export.evaluated import acceptance_section
     from dflash_lightning.export.files import WEIGHTS_NAME
-    from dflash_lightning.export.rounding import name_of
+    from dflash_lightning.export.rounding import precision
     from dflash_lightning.export.serve import generate_line
     from dflash_lightning.export.target import target_facts
     from dflash_lightning.export.write import write_drafter
@@ -142,7 +143,7 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
     size = (folder / WEIGHTS_NAME).stat().st_size
     print(
         f"{folder}: a drafter of {parameters:,} parameters in "
-        f"{name_of(dtype or trained.state['fc.weight'].dtype)}, {size / 1e6:,.1f} MB, "
+        f"{precision(trained.state, dtype)}, {size / 1e6:,.1f} MB, "
         f"block size {trained.config.block_size}, mask token {trained.config.mask_token_id}, "
         f"taps {', '.join(map(str, trained.config.target_layer_ids))}"
     )
@@ -151,18 +152,20 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
 
 
 def _check(trained: "TrainedDrafter", folder: Path, source: str) -> int:
-    from dflash_lightning.export.check import check_folder, stored_dtype
-    from dflash_lightning.export.rounding import name_of
+    from dflash_lightning.export.check import check_folder, config_differences, stored_precision
 
-    dtype = name_of(stored_dtype(folder))
+    stated = config_differences(trained.config, folder)
+    verdict = f"ANOTHER DRAFTER ({'; '.join(stated)})" if stated else "same"
+    print(f"check: {folder}/config.json against that of the source: {verdict}", flush=True)
+    stored = stored_precision(trained.state, folder)
     differences = check_folder(trained.config, trained.state, folder)
     for found in differences:
         verdict = "same" if found.is_same else "ANOTHER DRAFTER"
         print(
             f"check: {folder} read by {found.reader} in a fresh process: {verdict} (hidden states differ by "
-            f"{found.largest:.2g} of {found.scale:.3g} at most from the source rounded to {dtype})"
+            f"{found.largest:.2g} of {found.scale:.3g} at most from the source rounded to {stored})"
         )
-    if all(found.is_same for found in differences):
+    if not stated and all(found.is_same for found in differences):
         return 0
     print(
         f"export: {folder} does not hold the drafter of {source}; write it again with --overwrite, or give "

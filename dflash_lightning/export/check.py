@@ -1,12 +1,13 @@
-"""Does an exported folder hold the drafter it came from? A fresh process reads it; the answers are compared.
+"""Does an exported folder hold the drafter it came from? Its config is compared field by field, and a fresh
+process reads it: the answers are compared.
 
 in    config and weights of the drafter, the folder
-out   Difference for each way of reading the folder
-law   expected is the drafter with its weights rounded to the folder's dtype, computed in float32; logits are
-      the target's head of these hidden states, so equal hidden states are equal logits
+out   the fields that differ; Difference for each way of reading the folder
+law   expected is the drafter with each weight rounded to the dtype it has in the folder, computed in float32;
+      logits are the target's head of these hidden states, so equal hidden states are equal logits. What they
+      do not show (mask token, tapped layers, a window longer than the probe) is in the config
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -21,9 +22,11 @@ from torch import Tensor
 
 from dflash_lightning.drafter.config import DrafterConfig
 from dflash_lightning.drafter.model import DFlashDrafter
-from dflash_lightning.export.files import CONFIG_NAME
+from dflash_lightning.export.files import read_dtypes
+from dflash_lightning.export.formats import load_config
 from dflash_lightning.export.reload import probe
-from dflash_lightning.export.rounding import rounded
+from dflash_lightning.export.rounding import precision, rounded_like
+from dflash_lightning.export.same_config import described, differences
 
 TOLERANCE = 1e-5
 """Of the largest expected value: another number of threads adds in another order."""
@@ -45,13 +48,24 @@ class Difference:
         return self.largest <= TOLERANCE * self.scale
 
 
+def config_differences(config: DrafterConfig, folder: str | Path) -> list[str]:
+    """One line for each field that `folder` states otherwise; `config`: of the drafter it should hold.
+
+    Raises:
+        FileNotFoundError, ValueError: as load_folder.
+    """
+    # a folder in speculators' format may not say how deep the target is
+    found = load_config(folder, depth=config.num_target_layers)
+    return differences(described(found), described(config), there="there", here="in the source")
+
+
 def check_folder(config: DrafterConfig, state: Mapping[str, Tensor], folder: str | Path) -> list[Difference]:
     """Compare the drafter of `config` and `state` with what a fresh process reads from `folder`.
 
     Raises:
         ValueError: the folder cannot be read; the process's own message is in it.
     """
-    expected = hidden_states(config, state, stored_dtype(Path(folder)))
+    expected = hidden_states(config, state, read_dtypes(Path(folder)))
     answers = _ask_fresh_process(Path(folder))
     return [difference(reader, expected, found) for reader, found in sorted(answers.items())]
 
@@ -64,21 +78,27 @@ def difference(reader: str, expected: Tensor, found: Tensor) -> Difference:
 
 
 @torch.no_grad()
-def hidden_states(config: DrafterConfig, state: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
-    """The drafter's answer to the probe, [1, block_size, hidden_size] float32, with rounded weights."""
+def hidden_states(
+    config: DrafterConfig, state: Mapping[str, Tensor], dtypes: Mapping[str, torch.dtype]
+) -> Tensor:
+    """The drafter's answer to the probe, [1, block_size, hidden_size] float32.
+
+    Each weight is rounded to its entry of `dtypes`; one without an entry keeps its own.
+    """
     with torch.device("meta"):
         drafter = DFlashDrafter(config)
-    weights = {name: tensor.float() for name, tensor in rounded(state, dtype).items()}
+    weights = {name: tensor.float() for name, tensor in rounded_like(state, dtypes).items()}
     drafter.load_state_dict(weights, assign=True)
     out: Tensor = drafter.eval()(*probe(config), None)
     return out
 
 
-def stored_dtype(folder: Path) -> torch.dtype:
-    """Of the weights, as the config states it; bfloat16 where it does not."""
-    raw = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
-    dtype = getattr(torch, str(raw.get("dtype") or raw.get("torch_dtype") or "bfloat16"), None)
-    return dtype if isinstance(dtype, torch.dtype) else torch.bfloat16
+def stored_precision(state: Mapping[str, Tensor], folder: str | Path) -> str:
+    """Of the folder's copies of `state`, in words; nothing is read but headers."""
+    dtypes = read_dtypes(Path(folder))
+    return precision(
+        {n: torch.empty_like(t, dtype=dtypes.get(n, t.dtype), device="meta") for n, t in state.items()}
+    )
 
 
 def _ask_fresh_process(folder: Path) -> dict[str, Tensor]:

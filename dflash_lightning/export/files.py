@@ -1,9 +1,8 @@
-"""The files of an exported folder, whatever its format.
+"""The files of an exported folder, whatever its format, as they are read.
 
-in    tensors, a config, further texts; or a folder
-out   a folder; or the raw config and the tensors
-law   weights come first and config.json last, each under a temporary name that is then changed: a folder with
-      a config.json is complete
+in    a folder
+out   the raw config, the tensors, or their dtypes
+law   what is damaged, missing or no weight is named
 """
 
 import json
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor
 
 from dflash_lightning.export.rounding import name_of
@@ -23,27 +22,9 @@ WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 REMOTE_CODE_NAME = "dflash.py"
 """What `auto_map` in the config names."""
-FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
-
-
-def write_folder(
-    folder: Path, tensors: Mapping[str, Tensor], config: Mapping[str, Any], extras: Mapping[str, str]
-) -> Path:
-    """`extras`: further files by name, such as a model card. What an earlier export left is replaced."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG_NAME).unlink(missing_ok=True)
-    for left in {REMOTE_CODE_NAME, INDEX_NAME} - extras.keys():
-        (folder / left).unlink(missing_ok=True)  # code of another drafter, or shards of one
-    part = folder / f"{WEIGHTS_NAME}.part"
-    save_file(dict(tensors), part, metadata={"format": "pt"})  # transformers refuses a file without this
-    for name, text in {**extras, CONFIG_NAME: json.dumps(config, indent=2) + "\n"}.items():
-        described = folder / f"{name}.part"
-        described.write_text(text, encoding="utf-8")
-        if part.exists():
-            part.chmod(described.stat().st_mode)  # as any new file's; safetensors makes it its owner's alone
-            part.replace(folder / WEIGHTS_NAME)
-        described.replace(folder / name)
-    return folder
+_DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F64": torch.float64}
+"""As a safetensors header names them."""
+FLOATS = tuple(_DTYPES.values())
 
 
 def is_exported(folder: str | Path) -> bool:
@@ -60,7 +41,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder} has no {missing[0]}, so it is no exported drafter; write one with "
             "`python cli.py export`"
         )
-    return _read_json(folder / CONFIG_NAME)
+    return read_json(folder / CONFIG_NAME)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -68,19 +49,42 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
     Raises: ValueError where a file is damaged, or where tensors are no floating-point weights.
     """
-    if (folder / WEIGHTS_NAME).is_file():
-        names = [WEIGHTS_NAME]
-    else:
-        names = sorted(set(_read_json(folder / INDEX_NAME)["weight_map"].values()))
     state: dict[str, Tensor] = {}
+    for path in _weight_files(folder):
+        try:
+            state |= load_file(path)
+        except SafetensorError as error:
+            raise _damaged(path, error) from error
+    return state
+
+
+def read_dtypes(folder: Path) -> dict[str, torch.dtype]:
+    """The dtype each tensor is stored in, from the headers alone; other kinds than FLOATS are left out.
+
+    Raises: as read_weights.
+    """
+    found: dict[str, str] = {}
+    for path in _weight_files(folder):
+        try:
+            with safe_open(path, framework="pt") as file:
+                found |= {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise _damaged(path, error) from error
+    return {name: _DTYPES[code] for name, code in found.items() if code in _DTYPES}
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS_NAME).is_file():
+        return [folder / WEIGHTS_NAME]
+    names = sorted(set(read_json(folder / INDEX_NAME)["weight_map"].values()))
     for name in names:
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} has no {name}, which {INDEX_NAME} names; copy it there too")
-        try:
-            state |= load_file(folder / name)
-        except SafetensorError as error:
-            raise ValueError(f"{folder / name} is damaged ({error}); copy or export it again") from error
-    return state
+    return [folder / name for name in names]
+
+
+def _damaged(path: Path, error: SafetensorError) -> ValueError:
+    return ValueError(f"{path} is damaged ({error}); copy or export it again")
 
 
 def require_floats(state: Mapping[str, Tensor], *, source: str) -> None:
@@ -96,7 +100,8 @@ def require_floats(state: Mapping[str, Tensor], *, source: str) -> None:
         )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Raises: ValueError naming the file where it is no JSON, or no object of keys and values."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

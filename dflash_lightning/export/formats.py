@@ -15,8 +15,9 @@ from torch import Tensor
 
 from dflash_lightning.drafter.config import DrafterConfig
 from dflash_lightning.drafter.model import DFlashDrafter
-from dflash_lightning.export.files import read_config
-from dflash_lightning.export.speculators import load_speculators, target_of
+from dflash_lightning.export.config_json import from_json_dict
+from dflash_lightning.export.files import CONFIG_NAME, read_config
+from dflash_lightning.export.speculators import from_speculators_json, load_speculators, target_of
 from dflash_lightning.export.zlab import load_zlab
 
 Format = Literal["zlab", "speculators"]
@@ -55,6 +56,14 @@ def load_folder(folder: str | Path, *, depth: int | None = None) -> ExportedDraf
         return ExportedDrafter(config, state, "speculators", target_of(read_config(folder)))
     config, state = load_zlab(folder)
     return ExportedDrafter(config, state, "zlab", None)
+
+
+def load_config(folder: str | Path, *, depth: int | None = None) -> DrafterConfig:
+    """What load_folder finds in config.json, without the weights. Raises as load_folder."""
+    raw, source = read_config(Path(folder)), str(Path(folder) / CONFIG_NAME)
+    if format_of(folder) == "speculators":
+        return from_speculators_json(raw, source=source, depth=depth)
+    return from_json_dict(raw, source=source)
 
 
 def load_drafter(

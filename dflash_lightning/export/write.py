@@ -13,7 +13,7 @@ from dflash_lightning.export.card import CARD_NAME, model_card
 from dflash_lightning.export.checkpoint import TrainedDrafter
 from dflash_lightning.export.files import REMOTE_CODE_NAME
 from dflash_lightning.export.formats import Format
-from dflash_lightning.export.rounding import name_of
+from dflash_lightning.export.rounding import precision
 from dflash_lightning.export.serve import launch_lines
 from dflash_lightning.export.speculators import export_speculators
 from dflash_lightning.export.target import TargetFacts
@@ -52,7 +52,7 @@ def write_drafter(
     card = model_card(
         trained.config,
         name=Path(folder).name,
-        dtype=name_of(dtype or trained.state["fc.weight"].dtype),
+        dtype=precision(trained.state, dtype),
         target=target,
         run=trained.run,
         lines=lines,

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from dflash_lightning.drafter.config import DrafterConfig
 from dflash_lightning.export.config_json import from_json_dict, to_json_dict
-from dflash_lightning.export.files import CONFIG_NAME, read_config, read_weights, require_floats, write_folder
+from dflash_lightning.export.files import CONFIG_NAME, read_config, read_weights, require_floats
 from dflash_lightning.export.names import require_shapes
 from dflash_lightning.export.rounding import name_of, rounded
+from dflash_lightning.export.write_files import write_folder
 
 
 def export_zlab(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from huggingface_hub.utils import HFValidationError, validate_repo_id
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # public, not re-exported
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging as transformers_logging
 

@@ -10,7 +10,7 @@ from dflash_lightning.commands.export import main
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.zlab import load_zlab
 from tests.export.test_checkpoint import as_fit_saves_it
-from tests.export.test_zlab import TOY
+from tests.export.test_zlab import TOY, rewrite_config
 
 
 @pytest.fixture
@@ -129,3 +129,16 @@ def test_check_tells_this_drafter_from_another(checkpoint, tmp_path, capsys):
     assert "ANOTHER DRAFTER" in said.out
     assert "does not hold the drafter of" in said.err
     assert (folder / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_check_names_what_hidden_states_do_not_show(checkpoint, tmp_path, capsys):
+    folder = tmp_path / "drafter"
+    assert run("--checkpoint", checkpoint, "--output", folder, "--check") == 0
+    assert "config.json against that of the source: same" in capsys.readouterr().out
+    rewrite_config(folder, lambda raw: raw["dflash_config"].update(mask_token_id=51))
+    assert run("--checkpoint", checkpoint, "--output", folder, "--check") == 1
+    said = capsys.readouterr()
+    assert "ANOTHER DRAFTER (mask_token_id 51 there, 52 in the source)" in said.out
+    assert "in a fresh process: same" in said.out
+    assert "does not hold the drafter of" in said.err

@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dflash_lightning.drafter.model import DFlashDrafter
-from dflash_lightning.export.files import write_folder
 from dflash_lightning.export.formats import load_drafter, load_folder
 from dflash_lightning.export.rounding import rounded
 from dflash_lightning.export.zlab import export_zlab
@@ -141,16 +140,3 @@ def test_a_drafter_of_another_target_is_refused(folder, field, value, message):
 def test_what_is_not_finite_is_not_exported(value, dtype, message):
     with pytest.raises(ValueError, match=message):
         rounded({"a": torch.ones(2), "b": torch.tensor([1.0, value])}, dtype)
-
-
-def test_another_export_leaves_nothing_of_the_one_before(tmp_path):
-    write_folder(tmp_path, {"a": torch.ones(1)}, {"n": 1}, {"dflash.py": "code", "README.md": "one"})
-    write_folder(tmp_path, {"b": torch.ones(2)}, {"n": 2}, {"README.md": "two"})
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "README.md",
-        "config.json",
-        "model.safetensors",
-    ]
-    assert (tmp_path / "README.md").read_text() == "two"
-    assert json.loads((tmp_path / "config.json").read_text()) == {"n": 2}
-    assert load_file(tmp_path / "model.safetensors").keys() == {"b"}
