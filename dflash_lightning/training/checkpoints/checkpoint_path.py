@@ -1,4 +1,4 @@
-"""`--ckpt_path last` and `best`: where the checkpoints of a run with this config are, or an error."""
+"""`--ckpt_path`: what `last` and `best` mean for a run with this config, and whether a file is there."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,12 +24,20 @@ def meant_by(word: str, callbacks: Sequence[Mapping[str, Any]], root: Path) -> s
 
     The store of S3Checkpoint comes first; without it `last` is the newest file in the folders that callbacks
     name, or below `root`.
+
+    Raises: FileNotFoundError for `last` where there is none, and for a file that is not there: before the
+        target is loaded, which may take minutes.
     """
     inits = [(str(c["class_path"]), c.get("init_args") or {}) for c in callbacks]
     stores = [init["uri"] for name, init in inits if name.rpartition(".")[2] == "S3Checkpoint"]
     if word in ("last", "best") and stores:
         return f"{stores[0].rstrip('/')}/{word}"
     if word != "last":
+        if word.endswith(".ckpt") and "://" not in word and not Path(word).exists():
+            raise FileNotFoundError(
+                f"--ckpt_path {word}: no such file; name one that is there, a folder or bucket of checkpoints, "
+                "`last` or `best`, or leave --ckpt_path out to start from scratch"
+            )
         return word
     folders = [Path(init[key]) for _, init in inits for key in ("dirpath", "folder") if init.get(key)]
     return str(newest_checkpoint(folders or [root]))

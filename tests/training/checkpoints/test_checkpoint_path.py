@@ -26,12 +26,23 @@ def files(root, *names):
         ("last", "s3://b/run/last"),
         ("best", "s3://b/run/best"),
         ("s3://c/x/step=4", "s3://c/x/step=4"),
-        ("a.ckpt", "a.ckpt"),
+        ("s3://c/a.ckpt", "s3://c/a.ckpt"),
+        ("newer.ckpt", "newer.ckpt"),
+        ("runs/x/checkpoints", "runs/x/checkpoints"),
     ],
 )
-def test_the_store_of_the_run_comes_first(word, meaning, tmp_path):
+def test_the_store_of_the_run_comes_first(word, meaning, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     files(tmp_path, "newer.ckpt")
     assert meant_by(word, [{"class_path": "GradNorm"}, STORE], tmp_path) == meaning
+
+
+@pytest.mark.parametrize("callbacks", [[], [STORE]])
+def test_a_file_that_is_not_there_is_said_at_once(callbacks, tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"--ckpt_path .*gone.ckpt: no such file; name one that is there"
+    ):
+        meant_by(str(tmp_path / "gone.ckpt"), callbacks, tmp_path)
 
 
 def test_without_a_store_it_is_the_newest_file_in_the_folders_of_callbacks(tmp_path):
