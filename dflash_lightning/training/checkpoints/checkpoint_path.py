@@ -35,8 +35,8 @@ def meant_by(word: str, callbacks: Sequence[Mapping[str, Any]], root: Path) -> s
     if word != "last":
         if word.endswith(".ckpt") and "://" not in word and not Path(word).exists():
             raise FileNotFoundError(
-                f"--ckpt_path {word}: no such file; name one that is there, a folder or bucket of checkpoints, "
-                "`last` or `best`, or leave --ckpt_path out to start from scratch"
+                f"--ckpt_path {word}: no such file; name one that is there, a folder or bucket of "
+                "checkpoints, `last` or `best`, or leave --ckpt_path out to start from scratch"
             )
         return word
     folders = [Path(init[key]) for _, init in inits for key in ("dirpath", "folder") if init.get(key)]
