@@ -2,6 +2,7 @@
 
 prompts.py reads prompts, measure.py decodes them in turn with every method, figures.py and result.py sum up,
 bootstrap.py says how sure a difference between two drafters is; table.py, as_json.py and pictures.py show it.
-served.py and speculation.py ask a running server instead, answered.py and served_view.py sum up what it did.
+served.py asks a running server instead, and speculation.py and first_token.py read what it says of itself;
+answered.py and served_view.py sum up what it did.
 Import from the modules; the package itself imports nothing.
 """

@@ -36,6 +36,8 @@ class Served:
     """In the order of the prompts."""
     speculation: Speculation | None
     """Of all prompts: a server does not report it for some of them."""
+    first_token_s: float | None = None
+    """Mean seconds to the first token over this run, as the server counts it; of all prompts, too."""
 
     @property
     def answered(self) -> list[Reply]:
@@ -75,7 +77,8 @@ class Served:
 
     def only(self, numbers: Collection[int]) -> "Served":
         """The same server under the prompts of these numbers."""
-        return replace(self, replies=tuple(self.replies[i] for i in numbers), speculation=None)
+        replies = tuple(self.replies[i] for i in numbers)
+        return replace(self, replies=replies, speculation=None, first_token_s=None)
 
 
 def seconds_under_way(replies: Sequence[Reply]) -> float:

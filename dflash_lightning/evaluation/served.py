@@ -1,7 +1,7 @@
 """Asks a running OpenAI-compatible server, and times it from outside.
 
 in    address, prompts, how many are asked at once
-out   Served: when each request was sent, how long its answer took; acceptance where the server reports it
+out   Served: when each request was sent, how long its answer took; what the server itself reports
 law   each prompt is asked once and never again: a repeated request would be answered faster, from a cache;
       one that fails is counted, not hidden
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dflash_lightning.evaluation.answered import Reply, Served
+from dflash_lightning.evaluation.first_token import first_token_s
 from dflash_lightning.evaluation.prompts import Prompt
 from dflash_lightning.evaluation.speculation import (
     Speculation,
@@ -113,7 +114,10 @@ def ask_server(
     with _threads(asked.concurrency, transport) as threads:
         replies = tuple(threads.map(ask, range(len(prompts))))
     _require_some(url, replies)
-    return Served(url, model, replies, _speculation(transport, base.removesuffix("/v1"), before))
+    root = base.removesuffix("/v1")
+    after = _page(transport, f"{root}/metrics")
+    speculation = _speculation(transport, root, before, after)
+    return Served(url, model, replies, speculation, first_token_s(before, after))
 
 
 def _ask(transport: Transport, url: str, prompt: Prompt, body: Mapping[str, Any], timeout_s: float) -> Reply:
@@ -152,8 +156,7 @@ def _require_some(url: str, replies: Sequence[Reply]) -> None:
         raise ConnectionError(f"{url} answered none of {len(replies)} requests, the first: {failed[0]}")
 
 
-def _speculation(transport: Transport, root: str, before: str) -> Speculation | None:
-    after = _page(transport, f"{root}/metrics")
+def _speculation(transport: Transport, root: str, before: str, after: str) -> Speculation | None:
     found = from_counters(before, after)
     for path in ("server_info", "get_server_info"):
         found = found or from_server_info(_page(transport, f"{root}/{path}"))

@@ -65,6 +65,9 @@ _ROWS: dict[str, Callable[[Served], str]] = {
     "model": lambda served: served.model,
     **_PART_ROWS,
     "tokens/s in all": lambda served: f"{served.tokens_per_s:.1f}",
+    "first token, mean": lambda served: (
+        "" if served.first_token_s is None else f"{served.first_token_s:.3f} s, according to the server"
+    ),
     "acceptance length": lambda served: (
         f"{served.speculation.tau:.2f}" if served.speculation else "not reported"
     ),
@@ -85,6 +88,7 @@ def served_values(served: Served) -> dict[str, Any]:
             **_part_values(served),
             "seconds": served.seconds,
             "tokens_per_s": served.tokens_per_s,
+            "first_token_mean_s": served.first_token_s,
             "tau": None if said is None else said.tau,
             "tau_source": None if said is None else said.source,
             "slot_acceptance": [] if said is None else list(said.slots),

@@ -28,6 +28,8 @@ vllm:spec_decode_num_drafts_created{{engine="0",model_name="toy"}} 1.7e+09
 vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="toy"}} {accepted}
 vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="toy",position="0"}} {first}
 vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="toy",position="1"}} {second}
+vllm:time_to_first_token_seconds_sum{{engine="0"}} {waited}
+vllm:time_to_first_token_seconds_count{{engine="0"}} {answers}
 """
 
 
@@ -38,7 +40,13 @@ class Handler(chat_server.Handler):
             self.reply(503, {"detail": "not yet"})
         elif self.path == "/metrics" and kind in ("vllm", "late"):
             # of each answer's 4 drafts, slot 1 stood in 3, slot 2 in 1
-            base = {"drafts": 100 + 4 * answers, "accepted": 50 + 4 * answers}
+            # and each began after 0.25 s
+            base = {
+                "waited": 3 + answers / 4,
+                "answers": answers,
+                "drafts": 100 + 4 * answers,
+                "accepted": 50 + 4 * answers,
+            }
             page = VLLM.format(**base, first=40 + 3 * answers, second=10 + answers)
             self.raw(200, page.encode())
         elif self.path == "/metrics" and kind == "gauge":
@@ -47,7 +55,9 @@ class Handler(chat_server.Handler):
                 b'sglang:spec_accept_length{tp_rank="0"} 2.5\nsglang:spec_accept_length{tp_rank="1"} 3.5\n',
             )
         elif self.path == "/metrics" and kind == "garbage":
-            page = VLLM.format(drafts="NaN", accepted="what", first="", second="+Inf")
+            page = VLLM.format(
+                drafts="NaN", accepted="what", first="", second="+Inf", waited="NaN", answers=""
+            )
             self.raw(200, f"{page}sglang:spec_accept_length what\n".encode())
         elif self.path == "/server_info" and kind == "garbage":
             self.raw(200, b'{"internal_states": [{"avg_spec_accept_length": NaN}]}')

@@ -37,13 +37,16 @@ def test_latency_tokens_and_acceptance(vllm):
     assert served.speculation.tau == 2.0  # 1 + 4 accepted of 4 drafts per answer
     assert served.speculation.slots == (0.75, 0.25)
     assert served.speculation.rounds == 12
+    assert served.first_token_s == 0.25
     body = vllm.seen()["bodies"][0]
     assert (body["max_tokens"], body["temperature"], body["top_k"]) == (9, 0.5, 4)
     assert vllm.seen()["keys"][0] == "Bearer sesame"
     text = served_text([served], ASKED)
     assert ["acceptance", "length", "2.00"] in [line.split() for line in text.splitlines()]
     assert "75.0%, 25.0%" in text
-    assert json.loads(json.dumps(served_values(served)))["tau"] == 2.0
+    assert "0.250 s, according to the server" in text
+    values = json.loads(json.dumps(served_values(served), allow_nan=False))
+    assert (values["tau"], values["first_token_mean_s"]) == (2.0, 0.25)
 
 
 @pytest.mark.parametrize(
