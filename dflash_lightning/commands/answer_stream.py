@@ -2,7 +2,8 @@
 
 in    the tokens of each round, and the drafts that were made for it
 out   text on standard output
-law   the characters are those of the whole answer, whatever the colours; half a character waits for the other
+law   the characters are those of the whole answer, whatever the colours; half a character waits for
+      the other, as long as the answer goes on
 """
 
 import os
@@ -13,6 +14,7 @@ from typing import Any, Literal
 Colour = Literal["auto", "always", "never"]
 RESET = "\033[0m"
 DRAFTED, REJECTED = "\033[32m", "\033[31;9m"  # green; red and struck through
+HALF = "\ufffd"  # what a tokenizer gives for bytes that are no whole character
 
 
 def wants_colour(choice: Colour, *, is_terminal: bool, environment: Mapping[str, str]) -> bool:
@@ -59,9 +61,21 @@ class AnswerStream:
         self._add(tokens[-1:], "")
         print(end=self._bar, flush=True)
 
+    def close(self) -> None:
+        """After the last round: what still waits for its other half, which does not come."""
+        self._show(self._text(), "")
+        sys.stdout.flush()
+
     def _add(self, tokens: Sequence[int], colour: str) -> None:
         self._ids += tokens
-        text = self._tokenizer.decode(self._ids, skip_special_tokens=True) if tokens else ""
-        if len(text) > self._shown and not text.endswith("\ufffd"):
+        if tokens:
+            self._show(self._text().rstrip(HALF), colour)
+
+    def _text(self) -> str:
+        return str(self._tokenizer.decode(self._ids, skip_special_tokens=True))
+
+    def _show(self, text: str, colour: str) -> None:
+        """What is new in the text of the answer so far."""
+        if len(text) > self._shown:
             new, self._shown = text[self._shown :], len(text)
             print(f"{colour}{new}{RESET}" if colour and self._colours else new, end="")

@@ -1,25 +1,24 @@
 """`python cli.py evaluate`: how well a drafter drafts, here or in a server. Parses, measures, prints."""
 
-import json
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
+from dflash_lightning.commands.chat_options import add_template, add_template_arguments, chat_format
+from dflash_lightning.commands.decoding_options import add_decoding, require_device
+from dflash_lightning.commands.evaluate_checks import require_sense
+from dflash_lightning.commands.evaluate_output import prompts_bar, write_json
+from dflash_lightning.commands.evaluate_server import ask_servers
 from dflash_lightning.commands.sampling_options import add_sampling
 from dflash_lightning.commands.teaching_help import TeachingHelp
 from dflash_lightning.regenerate.key import KEY_VARIABLE
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, which `--help` should not cost
     from dflash_lightning.decoding.sampling import Sampling
-    from dflash_lightning.evaluation.prompts import Prompt
 
-PICTURES = (".png", ".pdf", ".svg")
 DEMO_PROMPTS = "examples/demo/heldout.jsonl"
 
 DESCRIPTION = f"""\
@@ -33,6 +32,8 @@ Decode prompts with a drafter, plainly, and by prompt lookup; set acceptance len
 
 --drafter takes a folder that `export` wrote, or a released one in z-lab's format. Prompts are JSON Lines or
 Parquet: messages or conversations (a last answer is left out), prompt, or turns (the first is asked).
+Give --chat-template, --template-arguments and --stop-token as to `prepare`: under another template, or with
+thinking where it was trained without, a drafter drafts worse than it can.
 
 How to read it
   tau          acceptance length: tokens per target pass, the bonus token included. pooled: all tokens over
@@ -52,13 +53,10 @@ wants one, is read from {KEY_VARIABLE}.
 
 def main(args: Sequence[str] | None = None) -> int:
     """Exit code 0. Raises ValueError and OSError where the input makes no sense: main.py prints them."""
-    options = make_parser().parse_args(args)
-    _require_writable(options)
-    if options.server:
-        return _ask(options)
-    if options.target is None or options.drafter is None:
-        raise ValueError("give --target and --drafter to decode here, or --server to ask a running server")
-    return _evaluate(options)
+    parser = make_parser()
+    options = parser.parse_args(args)
+    require_sense(options, parser.get_defaults())
+    return ask_servers(options) if options.server else _evaluate(options)
 
 
 def make_parser() -> ArgumentParser:
@@ -79,13 +77,10 @@ def make_parser() -> ArgumentParser:
     add("--category", default="category", metavar="COLUMN", help="column that names the kind of a prompt")
     add("--limit", type=int, metavar="N", help="only the first so many prompts")
     add("--tree", type=int, nargs="+", default=[], metavar="M", help="also trees of so many nodes")
-    add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer, in tokens")
-    add("--block-size", type=int, metavar="B", help="slots per block; at most, and by default, as trained")
     add("--batch-size", type=int, default=8, metavar="N", help="prompts per target pass")
-    add(
-        "--dtype", choices=["float32", "bfloat16", "float16"], default="float32", help="of target and drafter"
-    )
-    add("--device", default="cpu", help="such as cpu or cuda:0")
+    add_decoding(parser)
+    add_template(parser)
+    add_template_arguments(parser)
     add_sampling(parser, seed_help="prompt i is sampled with seed N + i")
     add(
         "--server",
@@ -106,20 +101,9 @@ def make_parser() -> ArgumentParser:
     return parser
 
 
-def _require_writable(options: Namespace) -> None:
-    """Before the work, not after it."""
-    for name in ("json", "plot"):
-        path = Path(options[name] or "x")
-        if not path.absolute().parent.is_dir():
-            raise FileNotFoundError(f"--{name} {path}: there is no folder {path.absolute().parent}")
-    if options.plot and Path(options.plot).suffix not in PICTURES:
-        raise ValueError(f"--plot {options.plot}: name a file that ends in {', '.join(PICTURES)}")
-
-
 def _evaluate(options: Namespace) -> int:
     from transformers.utils import logging
 
-    from dflash_lightning.data.tokenizer import stop_ids
     from dflash_lightning.evaluation.as_json import as_values
     from dflash_lightning.evaluation.drafters import (
         common_block_size,
@@ -129,27 +113,30 @@ def _evaluate(options: Namespace) -> int:
         open_drafters,
     )
     from dflash_lightning.evaluation.measure import Wanted, measure
+    from dflash_lightning.evaluation.prompts import read_prompts
     from dflash_lightning.evaluation.result import evaluation
     from dflash_lightning.evaluation.table import as_text
     from dflash_lightning.evaluation.tokens import prompt_ids
-    from dflash_lightning.target.loading import load_stop_ids, load_target, load_tokenizer
+    from dflash_lightning.target.loading import load_config, load_target, load_tokenizer
 
     logging.disable_progress_bar()
-    prompts, sampling = _prompts(options), _sampling(options)
-    tokenizer = load_tokenizer(options.target)
+    require_device(options.device)
+    prompts = read_prompts(options.prompts, category=options.category, limit=options.limit)
+    form = chat_format(options, load_tokenizer(options.target))
+    asked = prompt_ids(prompts, form, load_config(options.target), max_new_tokens=options.max_new_tokens)
     target = load_target(options.target, dtype=dtype_named(options.dtype), device=options.device)
     folders = labelled(options.drafter, options.against)
     drafters = open_drafters(folders, target)
     wanted = Wanted(
-        prompts=prompt_ids(prompts, tokenizer, target.config, max_new_tokens=options.max_new_tokens),
+        prompts=asked,
         categories=[prompt.category for prompt in prompts],
         max_new_tokens=options.max_new_tokens,
-        stop_ids=stop_ids(tokenizer, [], load_stop_ids(options.target)),
+        stop_ids=form.stop_ids,
         batch_size=options.batch_size,
         block_size=common_block_size(drafters, options.block_size),
-        sampling=sampling,
+        sampling=_sampling(options),
     )
-    with _bar("decoding", len(prompts)) as step:
+    with prompts_bar("decoding", len(prompts)) as step:
         measured = measure(target, methods_for(drafters, options.tree), wanted, on_group=step)
     found = evaluation(
         measured,
@@ -161,50 +148,13 @@ def _evaluate(options: Namespace) -> int:
         block_size=wanted.block_size or 1,
     )
     print(as_text(found))
-    _write_json(options, as_values(found))
+    write_json(options, as_values(found))
     if options.plot:
         from dflash_lightning.evaluation.pictures import draw_evaluation  # matplotlib takes a second
 
         draw_evaluation(found, Path(options.plot))
         print(f"wrote {options.plot}", file=sys.stderr)
     return 0
-
-
-def _ask(options: Namespace) -> int:
-    from dflash_lightning.evaluation.served import Asked, ask_server
-    from dflash_lightning.evaluation.served_view import served_text, served_values
-
-    if options.plot or options.drafter:
-        raise ValueError("--server is asked for figures only: it goes with neither --drafter nor --plot")
-    asked = Asked(
-        max_new_tokens=options.max_new_tokens,
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        seed=options.seed,
-        concurrency=options.concurrency,
-        timeout_s=options.timeout,
-    )
-    prompts, servers, key = _prompts(options), [], os.environ.get(KEY_VARIABLE)
-    for url in filter(None, (options.server, options.against)):
-        with _bar(f"asking {url}", len(prompts)) as step:
-            servers.append(
-                ask_server(url, prompts, asked, model=options.model, key=key, on_reply=partial(step, 1))
-            )
-    print(served_text(servers, asked))
-    _write_json(options, {"servers": [served_values(served) for served in servers]})
-    return 0
-
-
-def _prompts(options: Namespace) -> "list[Prompt]":
-    from dflash_lightning.evaluation.prompts import read_prompts
-
-    if options.max_new_tokens < 1 or options.batch_size < 1:
-        raise ValueError(
-            f"--max-new-tokens ({options.max_new_tokens}) and --batch-size ({options.batch_size}) must be "
-            "at least 1"
-        )
-    return read_prompts(options.prompts, category=options.category, limit=options.limit)
 
 
 def _sampling(options: Namespace) -> "Sampling | None":
@@ -214,27 +164,3 @@ def _sampling(options: Namespace) -> "Sampling | None":
         temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed
     )
     return None if sampling.greedy else sampling
-
-
-def _write_json(options: Namespace, values: dict[str, Any]) -> None:
-    if options.json:
-        Path(options.json).write_text(json.dumps(values, indent=2) + "\n")
-        print(f"wrote {options.json}", file=sys.stderr)
-
-
-@contextmanager
-def _bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("prompts"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda prompts: bar.advance(task, prompts)

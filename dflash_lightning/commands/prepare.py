@@ -5,11 +5,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
+from dflash_lightning.commands.chat_options import add_template, add_template_arguments, named_template
 from dflash_lightning.commands.teaching_help import TeachingHelp
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for transformers and datasets
@@ -33,8 +33,6 @@ The answers should be the target's own (same template, same thinking mode as in 
 learns to predict another model. Rows that cannot be used are counted by reason; kept + skipped = read.
 """
 INPUT = "JSON Lines or Parquet files, folders or globs of them, Hugging Face datasets saved on disk"
-ARGUMENTS = """arguments of the template, as in serving: '{"enable_thinking": false}'"""
-STOP = "tokens that end an answer, besides those that the target names itself"
 SHARE = "rows held out, chosen by a hash of their tokens: equal rows are on one side; 1: all, for `test`"
 HIDDEN_STATES = "other work: the target's hidden states of a token store; see --hidden-states --help"
 HELD_OUT = "inputs held out as a whole, instead of a share; equal rows of --input are skipped"
@@ -71,9 +69,8 @@ def make_parser() -> ArgumentParser:
         help="the target: folder, hub name, or smollm2-135m-instruct",
     )
     add("--output", required=True, metavar="DIR", help="folder of the token store to write")
-    add("--chat-template", metavar="FILE", help="Jinja file, instead of the tokenizer's own template")
-    add("--template-arguments", type=dict[str, Any], default={}, metavar="JSON", help=ARGUMENTS)
-    add("--stop-token", nargs="*", default=[], metavar="TOKEN", help=STOP)
+    add_template(parser)
+    add_template_arguments(parser)
     add("--turns", choices=["all", "last"], default="all", help="train on every answer of a chat or the last")
     add("--max-length", type=int, metavar="TOKENS", help="longer rows are skipped, and counted")
     add("--truncate", action="store_true", help="cut rows at --max-length instead of skipping them; counted")
@@ -118,11 +115,10 @@ def _prepare(options: Namespace) -> None:
 def _config(options: Namespace) -> "PrepareConfig":
     from dflash_lightning.data.prepare_config import PrepareConfig
 
-    template = options.chat_template
     return PrepareConfig(
         input=tuple(options.input),
         output=options.output,
-        template=None if template is None else Path(template).read_text(encoding="utf-8"),
+        template=named_template(options),
         template_arguments=options.template_arguments,
         stop_tokens=tuple(options.stop_token),
         turns=options.turns,

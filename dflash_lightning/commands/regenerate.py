@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
+from dflash_lightning.commands.chat_options import (
+    add_template,
+    add_template_arguments,
+    require_no_template,
+)
 from dflash_lightning.commands.teaching_help import TeachingHelp
 from dflash_lightning.regenerate.key import KEY_VARIABLE
 
@@ -38,7 +43,6 @@ A stopped or killed run goes on where it was when the same command is given agai
 OUTPUT.status says for every input row what became of it: ok, truncated, skipped or failed, and why.
 """
 INPUT = "JSON Lines or Parquet files, folders or globs of them, Hugging Face datasets saved on disk"
-ARGUMENTS = """arguments of the chat template, as in serving: '{"enable_thinking": false}'"""
 TRUNCATED = "a chat with an answer that reached --max-new-tokens: such an answer has no end to learn from"
 TIMEOUT = "longest wait for one reply of the server"
 DEADLINE = "longest time for one answer, all attempts and waits together"
@@ -79,7 +83,7 @@ def make_parser() -> ArgumentParser:
     add("--top-k", type=int, default=0, metavar="K", help="only the K likeliest tokens; 0: all")
     add("--top-p", type=float, default=1.0, metavar="P", help="only the likeliest tokens that sum to P")
     add("--seed", type=int, default=0, help="every answer has its own seed, made of this, its row and turn")
-    add("--template-arguments", type=dict[str, Any], default={}, metavar="JSON", help=ARGUMENTS)
+    add_template_arguments(parser)
     add("--max-failed", type=float, default=0.05, metavar="SHARE", help="above it, nothing is published")
     add("--retry-failed", action="store_true", help="answer rows again that failed in an unfinished run")
     add("--overwrite", action="store_true", help="replace the file at --output")
@@ -89,15 +93,9 @@ def make_parser() -> ArgumentParser:
 
 
 def _add_local(parser: ArgumentParser) -> None:
-    add = parser.add_argument_group("with --target").add_argument
-    add("--chat-template", metavar="FILE", help="Jinja file, instead of the tokenizer's own template")
-    add(
-        "--stop-token",
-        nargs="*",
-        default=[],
-        metavar="TOKEN",
-        help="ends an answer, besides the target's own",
-    )
+    group = parser.add_argument_group("with --target")
+    add_template(group)
+    add = group.add_argument
     add(
         "--batch-size",
         type=int,
@@ -126,6 +124,8 @@ def _regenerate(options: Namespace) -> None:
 
     if (options.target is None) == (not options.server):
         raise ValueError("give either the --target to run here, or the --server to ask")
+    if options.server:
+        require_no_template(options)
     config = _config(options)
     started = time.monotonic()
     with progress_meter() as meter:

@@ -7,11 +7,12 @@ law   weights are loaded at the start and not before: a run with no row left nee
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import Namespace
 
+from dflash_lightning.commands.chat_options import chat_format
+from dflash_lightning.commands.decoding_options import require_device
 from dflash_lightning.commands.regenerate_progress import Meter
 from dflash_lightning.regenerate.client import ChatClient
 from dflash_lightning.regenerate.config import RegenerateConfig, ServerSettings
@@ -72,6 +73,7 @@ def in_this_process(options: Namespace, config: RegenerateConfig, meter: Meter) 
     device = options.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    require_device(device)
     identity = {
         "backend": "transformers",
         "target": options.target,
@@ -89,21 +91,7 @@ def in_this_process(options: Namespace, config: RegenerateConfig, meter: Meter) 
 
 
 def _form(options: Namespace) -> "ChatFormat":
-    from dflash_lightning.data.template import ChatFormat, probe_format
-    from dflash_lightning.data.tokenizer import own_template, stop_ids
-    from dflash_lightning.target.loading import load_stop_ids, load_tokenizer
+    from dflash_lightning.data.template import probe_format
+    from dflash_lightning.target.loading import load_tokenizer
 
-    tokenizer = load_tokenizer(options.target)
-    named = options.chat_template
-    template = own_template(tokenizer) if named is None else Path(named).read_text(encoding="utf-8")
-    if template is None:
-        raise ValueError(
-            "the target's tokenizer has no chat template: give the one that it is served with as "
-            "--chat-template FILE"
-        )
-    stops = stop_ids(tokenizer, options.stop_token, load_stop_ids(options.target))
-    return probe_format(
-        ChatFormat(
-            tokenizer=tokenizer, template=template, arguments=options.template_arguments, stop_ids=stops
-        )
-    )
+    return probe_format(chat_format(options, load_tokenizer(options.target)))

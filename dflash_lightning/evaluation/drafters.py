@@ -42,9 +42,14 @@ def open_drafters(folders: Mapping[str, str], target: Target) -> dict[str, DFlas
 
 
 def common_block_size(drafters: Mapping[str, DFlashDrafter], wanted: int | None) -> int:
-    """The block size of all drafters: as wanted, else the smallest that one was trained with."""
+    """The block size of all drafters: as wanted, else the smallest that one was trained with.
+
+    Raises:
+        ValueError: a wanted size below 1, or above the one that a drafter was trained with.
+    """
     smallest = min(drafter.config.block_size for drafter in drafters.values())
-    return min(resolve_block_size(drafter, wanted or smallest) for drafter in drafters.values())
+    asked = smallest if wanted is None else wanted
+    return min(resolve_block_size(drafter, asked) for drafter in drafters.values())
 
 
 def methods_for(drafters: Mapping[str, DFlashDrafter], budgets: Sequence[int]) -> list[Method]:

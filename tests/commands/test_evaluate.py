@@ -83,18 +83,26 @@ def test_two_drafters_side_by_side(target_folder, drafter_folder, target, prompt
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--max-new-tokens", 0], r"--max-new-tokens \(0\) and --batch-size \(8\) must be at least 1"),
-        (["--batch-size", 0], r"and --batch-size \(0\) must be at least 1"),
+        (["--max-new-tokens", 0], r"--max-new-tokens 0 must be at least 1"),
+        (["--batch-size", 0], r"--batch-size 0 must be at least 1"),
+        (["--limit", 0], r"at least one prompt must be asked, got a limit of 0"),
         (
             ["--max-new-tokens", 510],
             r"prompts.jsonl:1 has 6 tokens and its answer may have 510, but the target",
         ),
         (["--max-new-tokens", 510], r"context holds 512; ask for at most 506 new tokens"),
         (["--block-size", 9], "block_size is 9, but this drafter was trained with 4"),
-        (["--tree", -1], "budget counts the nodes of a tree"),
+        (["--block-size", 0], "--block-size 0 must be at least 1"),
+        (["--tree", -1], "--tree -1 counts the nodes of a tree: 0 or more"),
+        (["--tree", 8, 4, 8], "--tree names 8 more than once; each tree is decoded once"),
         (["--plot", "x.gif"], r"name a file that ends in .png, .pdf, .svg"),
         (["--json", "no/such/folder/x.json"], "there is no folder"),
-        (["--temperature", -1], "temperature divides the logits"),
+        (["--json", "."], r"--json \. is a folder: name a file in it"),
+        (["--plot", "."], r"--plot \. is a folder: name a file in it"),
+        (["--temperature", -1], "--temperature -1 divides the logits"),
+        (["--device", "gpu"], "--device 'gpu' cannot be used here: Expected one of cpu, cuda"),
+        (["--concurrency", 4], "--concurrency: for asking a --server, and none is named; leave out one"),
+        (["--model", "m", "--timeout", 3], "--model, --timeout: for asking a --server"),
         (["--drafter", "no/such/drafter"], "no/such/drafter has no config.json"),
         (["--prompts", "none.jsonl"], "none.jsonl does not exist"),
     ],
@@ -155,16 +163,33 @@ def test_weights_that_do_not_fit_their_config(target_folder, target, prompts, tm
 
 
 def test_a_target_without_template(toy_target, drafter_folder, prompts):
-    with pytest.raises(ValueError, match="the target's tokenizer has no chat template"):
+    with pytest.raises(
+        ValueError, match="no chat template: give .* it is served with as --chat-template FILE$"
+    ):
         run(toy_target, drafter_folder, prompts)
+
+
+def test_nothing_to_compare_is_said_beside_the_other_figures(
+    target_folder, drafter_folder, prompts, tmp_path, capsys
+):
+    files = ["--json", tmp_path / "out.json", "--plot", tmp_path / "out.png"]
+    extra = ["--against", drafter_folder, "--tree", "6", "--max-new-tokens", "1"]
+    assert run(target_folder, drafter_folder, prompts, *extra, *files) == 0
+    assert "0 prompts made rounds under both" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["all"]["methods"]["plain"]["new_tokens"] == len(WORDS)
 
 
 def test_servers_are_asked(prompts, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, "sesame")
     with RunningSpecServer("vllm") as one, RunningSpecServer("silent") as other:
         words = ["--server", one.url, "--against", other.url, "--prompts", str(prompts), "--concurrency", "2"]
+        words += ["--template-arguments", '{"enable_thinking": false}']
         assert main([*words, "--json", str(tmp_path / "served.json")]) == 0
         assert set(one.seen()["keys"]) == {"Bearer sesame"}
+        for server in (one, other):
+            sent = [body["chat_template_kwargs"] for body in server.seen()["bodies"]]
+            assert sent == [{"enable_thinking": False}] * len(WORDS)
     first, second = json.loads((tmp_path / "served.json").read_text())["servers"]
     assert (first["new_tokens"], first["tau"], second["tau"]) == (12, 2.0, None)
     printed = capsys.readouterr().out
@@ -177,9 +202,51 @@ def test_servers_are_asked(prompts, tmp_path, capsys, monkeypatch):
     [
         ([], "give --target and --drafter to decode here, or --server"),
         (["--server", "http://127.0.0.1:9"], "no server answers .* is it running"),
-        (["--server", "http://127.0.0.1:9", "--plot", "x.png"], "goes with neither --drafter nor --plot"),
+        (
+            ["--server", "http://127.0.0.1:9", "--plot", "x.png", "--tree", "8", "--drafter", "d"],
+            "^--drafter, --tree, --plot: for decoding here, not for --server; leave out one or the other",
+        ),
+        (
+            ["--server", "http://127.0.0.1:9", "--target", "t", "--dtype", "float16"],
+            "^--target, --dtype: for",
+        ),
+        (
+            ["--server", "http://127.0.0.1:9", "--chat-template", "x", "--stop-token", "t9"],
+            "--chat-template and --stop-token cannot be sent to a server, .* start the server so",
+        ),
+        (["--server", "http://127.0.0.1:9", "--temperature", "-1"], "--temperature -1 divides the logits"),
+        (["--server", "http://127.0.0.1:9", "--top-p", "0"], "--top-p 0 is a share of probability"),
+        (["--server", "http://127.0.0.1:9", "--max-new-tokens", "0"], "--max-new-tokens 0 must be"),
+        (
+            ["--server", "http://a:1/v1", "--against", "http://a:1"],
+            "would answer from its cache; name another",
+        ),
     ],
 )
 def test_mistakes_about_servers(prompts, words, message):
     with pytest.raises((ValueError, OSError), match=message):
         main([*words, "--prompts", str(prompts)])
+
+
+def test_both_servers_are_tried_before_the_first_prompt(prompts):
+    with RunningSpecServer("silent") as gone:
+        down = gone.url
+    with RunningSpecServer("vllm") as one:
+        for against, message in [(down, "no server answers"), ("localhost:1", "is no address such as")]:
+            for named in ([], ["--model", "toy"]):
+                with pytest.raises((ValueError, OSError), match=message):
+                    main(["--server", one.url, "--against", against, "--prompts", str(prompts), *named])
+        assert one.seen()["bodies"] == []
+
+
+def test_what_the_first_server_did_is_shown_where_the_second_answers_nothing(prompts, tmp_path, capsys):
+    prompts.write_text(
+        json.dumps({"prompt": "one two [400:1]"}) + "\n" + json.dumps({"prompt": "three"}) + "\n"
+    )
+    with RunningSpecServer("vllm") as one, RunningSpecServer("refusing") as other:
+        words = ["--server", one.url, "--against", other.url, "--prompts", str(prompts)]
+        with pytest.raises(ConnectionError, match=f"{other.url} answered none of 2 requests"):
+            main([*words, "--json", str(tmp_path / "served.json")])
+    (only,) = json.loads((tmp_path / "served.json").read_text())["servers"]
+    assert (only["url"], only["answered"]) == (one.url, 1)
+    assert f"{one.url}: 1 failed: 400" in capsys.readouterr().out

@@ -6,8 +6,15 @@ import pytest
 from transformers import AutoTokenizer
 
 from dflash_lightning.commands.answer_stream import AnswerStream, wants_colour
-from dflash_lightning.commands.generate import encode_prompt, main
+from dflash_lightning.commands.generate import encode_prompt, main, make_parser
 from dflash_lightning.decoding.plain import decode_plain
+from tests.data import chats
+
+
+def asked_ids(target_folder, text, *extra):
+    """Token ids of the prompt, as the options say."""
+    words = ["--target", str(target_folder), "--prompt", text, *extra]
+    return encode_prompt(make_parser().parse_args(words), AutoTokenizer.from_pretrained(target_folder))[0]
 
 
 def run(target_folder, *extra):
@@ -18,9 +25,7 @@ def test_text_streams_and_a_summary_follows(target_folder, drafter_folder, targe
     assert run(target_folder, "--drafter", str(drafter_folder), "--check") == 0
     printed = capsys.readouterr().out
     tokenizer = AutoTokenizer.from_pretrained(target_folder)
-    expected = decode_plain(
-        target, encode_prompt(tokenizer, "t9 t8 t7", raw=False), max_new_tokens=12, stop_ids=[1]
-    )
+    expected = decode_plain(target, asked_ids(target_folder, "t9 t8 t7"), max_new_tokens=12, stop_ids=[1])
     assert printed.startswith(tokenizer.decode(expected.token_ids, skip_special_tokens=True))
     assert f"{len(expected.token_ids)} tokens in " in printed
     assert "acceptance length (tau) " in printed
@@ -38,9 +43,8 @@ def test_rounds_can_be_shown(target_folder, drafter_folder, capsys):
 
 
 def test_a_prompt_is_a_user_turn_unless_raw(target_folder):
-    tokenizer = AutoTokenizer.from_pretrained(target_folder)
-    assert encode_prompt(tokenizer, "t9 t8", raw=False) == [2, 9, 8, 3, 4]
-    assert encode_prompt(tokenizer, "t9 t8", raw=True) == [9, 8]
+    assert asked_ids(target_folder, "t9 t8") == [2, 9, 8, 3, 4]
+    assert asked_ids(target_folder, "t9 t8", "--raw") == [9, 8]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,29 @@ def test_a_drafter_of_another_target_is_refused(target_folder, altered, tmp_path
     [
         ([], "give the --drafter to draft with, or --plain"),
         (["--drafter", "no/such/folder"], "no/such/folder has no config.json"),
-        (["--plain", "--show-rejected"], "--show-rejected shows what a chain of drafts lost"),
+        (["--plain", "--show-rejected"], "--show-rejected: about drafts, and --plain makes none; leave out"),
+        (["--plain", "--check", "--tree", "8"], "--check, --tree: about drafts, and --plain makes none"),
+        (["--plain", "--drafter", "x", "--block-size", "2"], "--drafter, --block-size: about drafts"),
+        (["--plain", "--sampling", "rejection"], "--sampling: about drafts"),
+        (["--plain", "--raw", "--chat-template", "x"], "--chat-template: about the chat template, and --raw"),
+        (["--plain", "--raw", "--template-arguments", '{"a": 1}'], "--template-arguments: about the chat"),
+        (
+            ["--drafter", "x", "--tree", "8", "--show-rejected"],
+            "--show-rejected shows what a chain of drafts",
+        ),
+        (["--drafter", "x", "--tree", "-1"], "--tree -1 counts the nodes of a tree: 0 or more"),
+        (["--drafter", "x", "--sampling", "rejection"], "--sampling rejection draws tokens, but at --temp"),
+        (
+            ["--drafter", "x", "--sampling", "rejection", "--temperature", "1", "--tree", "8"],
+            "--sampling rejection goes not with --tree, whose paths share drafts; take --sampling coupling",
+        ),
+        (["--plain", "--max-new-tokens", "0"], "--max-new-tokens 0 must be at least 1"),
+        (["--drafter", "x", "--check", "--max-new-tokens", "-3"], "--max-new-tokens -3 must be at least 1"),
+        (["--plain", "--device", "gpu"], "--device 'gpu' cannot be used here: Expected one of cpu, cuda"),
+        (
+            ["--plain", "--seed", str(1 << 64)],
+            "--seed 18446744073709551616 must be at least 0 and below 2^63",
+        ),
         (
             ["--plain", "--max-new-tokens", "510"],
             "has 6 tokens and its answer may have 510, but the target's",
@@ -78,7 +104,22 @@ def test_mistakes_are_one_message(target_folder, capsys, extra, message):
 
 def test_a_target_without_template_says_what_to_do(toy_target, capsys):
     assert run(toy_target, "--plain") == 1
-    assert "no chat template; use --raw" in capsys.readouterr().err
+    assert "as --chat-template FILE, or use --raw to continue plain text" in capsys.readouterr().err
+
+
+def test_a_template_that_refuses_the_prompt_is_one_message(target_folder, tmp_path, capsys):
+    (tmp_path / "t").write_text("{{ raise_exception('no system message') }}")
+    assert run(target_folder, "--plain", "--chat-template", str(tmp_path / "t")) == 1
+    told = capsys.readouterr().err
+    assert "generate: the prompt cannot be asked: the template refuses the chat" in told
+    assert "no system message" in told
+
+
+def test_an_answer_of_one_token_has_no_acceptance_length(target_folder, drafter_folder, capsys):
+    assert run(target_folder, "--drafter", str(drafter_folder), "--check", "--max-new-tokens", "1") == 0
+    told = capsys.readouterr().out
+    assert "1 token in 0 rounds: acceptance length (tau) -, 0% of the text drafted" in told
+    assert "check: equal to the target's own greedy text" in told
 
 
 class Bytes:
@@ -94,6 +135,29 @@ def test_half_a_character_waits_for_its_other_half(capsys):
     for tokens in ([97, first], [second], [98]):
         stream.write(tokens)
     assert capsys.readouterr().out == "aéb"
+
+
+@pytest.mark.parametrize("colour", ["never", "always"])
+@pytest.mark.parametrize("per_round", [1, 2, 3, 5, 100])
+def test_wherever_the_limit_cuts_the_answer_all_of_it_is_shown(capsys, colour, per_round):
+    tokenizer = chats.tokenizer()  # a token per byte
+    whole = tokenizer.encode("Hello w\u00f6rld \ufffd \u4f60\U0001f642", add_special_tokens=False)
+    for length in range(len(whole) + 1):
+        stream = AnswerStream(tokenizer, colour=colour)
+        for start in range(0, length, per_round):
+            stream.write(whole[start : min(start + per_round, length)])
+        stream.close()
+        shown = re.sub("\033[^m]*m", "", capsys.readouterr().out)
+        assert shown == tokenizer.decode(whole[:length])
+
+
+def test_what_stands_before_half_a_character_does_not_wait(capsys):
+    tokenizer = chats.tokenizer()
+    stream = AnswerStream(tokenizer)
+    stream.write(tokenizer.encode("Hello w\u00f6")[:-1])
+    assert capsys.readouterr().out == "Hello w"
+    stream.close()
+    assert capsys.readouterr().out == "\ufffd"
 
 
 def test_drafts_that_stood_are_green_and_lost_ones_struck_through(capsys):
