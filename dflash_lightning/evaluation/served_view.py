@@ -20,7 +20,8 @@ def served_text(servers: Sequence[Served], asked: Asked) -> str:
     rows = [("", *(served.url for served in servers))]
     rows += [(name, *(text(served) for served in servers)) for name, text in _ROWS.items()]
     lines = columns([row for row in rows if any(row[1:])], left=1)
-    lines.append(f"at most {asked.max_new_tokens:,} tokens per answer, {asked.concurrency} requests at once")
+    longest, at_once = plural(asked.max_new_tokens, "token"), plural(asked.concurrency, "request")
+    lines.append(f"at most {longest} per answer, {at_once} at once")
     if len(servers) == 2:
         lines.append(_compared(*servers))
     for served in servers:

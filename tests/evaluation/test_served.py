@@ -44,6 +44,7 @@ def test_latency_tokens_and_acceptance(vllm):
     text = served_text([served], ASKED)
     assert ["acceptance", "length", "2.00"] in [line.split() for line in text.splitlines()]
     assert "75.0%, 25.0%" in text
+    assert "at most 9 tokens per answer, 3 requests at once" in text
     assert "0.250 s, according to the server" in text
     values = json.loads(json.dumps(served_values(served), allow_nan=False))
     assert (values["tau"], values["first_token_mean_s"]) == (2.0, 0.25)
