@@ -123,17 +123,18 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
     from dflash_lightning.export.evaluated import acceptance_section
     from dflash_lightning.export.files import WEIGHTS_NAME
     from dflash_lightning.export.rounding import precision
-    from dflash_lightning.export.serve import generate_line
+    from dflash_lightning.export.serve import generate_line, target_note
     from dflash_lightning.export.target import target_facts
     from dflash_lightning.export.write import write_drafter
 
     name = options.target or trained.target
     as_stored = None if trained.run is None else torch.bfloat16
     dtype = getattr(torch, options.dtype) if options.dtype else as_stored
+    target = target_facts(name, for_servers=options.target is not None) if name else None
     lines = write_drafter(
         trained,
         folder,
-        target=target_facts(name) if name else None,
+        target=target,
         format=options.format,
         dtype=dtype,
         with_code=options.remote_code,
@@ -147,6 +148,9 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
         f"block size {trained.config.block_size}, mask token {trained.config.mask_token_id}, "
         f"taps {', '.join(map(str, trained.config.target_layer_ids))}"
     )
+    note = target_note(target)
+    if note:
+        print(f"in the servers' lines, {note}")
     for program, line in {"see it draft": generate_line(folder, name), **lines}.items():
         print(f"{program}:\n  {line}")
 

@@ -6,15 +6,24 @@ law   every line is a fact from config, checkpoint or target; what is not known 
 """
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 from dflash_lightning.drafter.config import DrafterConfig
 from dflash_lightning.export.facts import RunFacts
 from dflash_lightning.export.names import expected_shapes
 from dflash_lightning.export.target import TargetFacts
-from dflash_lightning.target.loading import is_hub_name
 
 CARD_NAME = "README.md"
+TEACHER_FORCED = (
+    "Teacher-forced, over the anchors of the validation split; tau counts the bonus token (tree_tau: of "
+    "trees)."
+)
+DECODED = {
+    "decode": "Draft and verify on held-out prompts, greedily: tokens committed per pass of the target.",
+    "lookup": "Prompt lookup, without the drafter, on the same answers: what copying alone would give.",
+}
+"""First word of a figure's name -> how it was measured."""
 IN_PYTHON = """\
 ## In transformers
 
@@ -37,10 +46,12 @@ def model_card(
     target: TargetFacts | None,
     run: RunFacts | None,
     lines: Mapping[str, str],
+    note: str | None = None,
     remote_code: bool,
     acceptance: str = "",
 ) -> str:
-    """`name`: the folder's; `lines`: of launch_lines; `acceptance`: of acceptance_section."""
+    """`name`: the folder's; `lines`: of launch_lines; `note`: of target_note; `acceptance`: of
+    acceptance_section."""
     parts = [
         _front_matter(target),
         f"# {name}\n\n{_introduction(config, target)}\n",
@@ -48,15 +59,12 @@ def model_card(
     ]
     if run is not None:
         parts.append(f"## Training\n\n{_table(_run_facts(run))}\n")
-    if run is not None and run.metrics:
-        rows = ((name, f"{value:.4g}") for name, value in sorted(run.metrics.items()))
-        parts.append(
-            "## Held-out figures of these weights\n\nTeacher-forced, over the anchors of the validation "
-            f"split; tau counts the bonus token.\n\n{_table(rows)}\n"
-        )
+    if run is not None and any(isfinite(value) for value in run.metrics.values()):
+        parts.append(f"## Held-out figures of these weights\n\n{_held_out(run.metrics)}\n")
     if acceptance:
         parts.append(f"## Acceptance\n\n{acceptance}\n")
-    shell = "\n\n".join(f"# {program}\n{line}" for program, line in lines.items())
+    blocks = [f"# {note}"] if note else []
+    shell = "\n\n".join((*blocks, *(f"# {program}\n{line}" for program, line in lines.items())))
     parts.append(f"## Serving\n\n```bash\n{shell}\n```\n")
     if remote_code:
         parts.append(IN_PYTHON.format(folder=name))
@@ -64,7 +72,7 @@ def model_card(
 
 
 def _front_matter(target: TargetFacts | None) -> str:
-    base = [f"base_model: {target.name}"] if target and is_hub_name(target.name) else []
+    base = [f"base_model: {target.name}"] if target and target.on_hub else []
     lines = ["library_name: transformers", *base, "tags: [dflash, speculative-decoding]"]
     return "\n".join(("---", *lines, "---", ""))
 
@@ -107,6 +115,18 @@ def _run_facts(run: RunFacts) -> Iterable[tuple[str, Any]]:
     yield "digest of the settings", run.digest
     for key, value in run.settings.items():
         yield f"`{key}`", None if value is None else f"`{value}`"
+
+
+def _held_out(metrics: Mapping[str, float]) -> str:
+    """Each figure under what it is: the kinds are measured in different ways."""
+    kinds: dict[str, dict[str, float]] = {}
+    for name, value in sorted((name, value) for name, value in metrics.items() if isfinite(value)):
+        kind = name.removeprefix("val/").split("_")[0]
+        kinds.setdefault(kind if kind in DECODED else "", {})[name] = value
+    return "\n\n".join(
+        f"{DECODED.get(kind, TEACHER_FORCED)}\n\n{_table((k, f'{v:.4g}') for k, v in found.items())}"
+        for kind, found in sorted(kinds.items())
+    )
 
 
 def _table(rows: Iterable[tuple[str, Any]]) -> str:

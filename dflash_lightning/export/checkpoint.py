@@ -5,6 +5,7 @@ out   TrainedDrafter(config, state, target, run)
 law   nothing in the file is executed: tensors and plain Python only (weights_only)
 """
 
+import dataclasses
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,11 +57,36 @@ def read_checkpoint(path: str | Path, *, metrics: Mapping[str, float] | None = N
             f"{path} holds no drafter of this project (no `dflash` entry, or no `{PREFIX}*` weights); give a "
             "checkpoint that `python cli.py fit` wrote"
         )
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in facts["drafter"].items()
-    }
-    run = run_facts(content, path, metrics)
-    return TrainedDrafter(config=DrafterConfig(**fields), state=state, target=str(facts["target"]), run=run)
+    missing = [name for name in ("drafter", "target") if facts.get(name) is None]
+    if missing:
+        raise ValueError(
+            f"{path} has no {' and no '.join(f'dflash.{name}' for name in missing)}: it was cut or changed "
+            "after training; give a checkpoint as `python cli.py fit` wrote it"
+        )
+    config, run = _config(facts["drafter"], path), run_facts(content, path, metrics)
+    return TrainedDrafter(config=config, state=state, target=str(facts["target"]), run=run)
+
+
+def _config(saved: Mapping[str, Any], path: Path) -> DrafterConfig:
+    """A field that this version does not know may change what the drafter computes: it is not read past."""
+    known = {field.name: field for field in dataclasses.fields(DrafterConfig)}
+    unknown = sorted(saved.keys() - known.keys())
+    if unknown:
+        raise ValueError(
+            f"{path} states {', '.join(f'drafter.{name}' for name in unknown)}, which this version does not "
+            "know: export it with the version that wrote it, or a later one"
+        )
+    missing = [n for n, field in known.items() if field.default is dataclasses.MISSING and n not in saved]
+    if missing:
+        raise ValueError(
+            f"{path} does not state {', '.join(f'drafter.{name}' for name in missing)}: export it with the "
+            "version that wrote it"
+        )
+    fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in saved.items()}
+    try:
+        return DrafterConfig(**fields)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _load(path: Path) -> dict[str, Any]:

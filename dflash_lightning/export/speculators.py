@@ -96,7 +96,10 @@ def from_speculators_json(raw: Mapping[str, Any], *, source: str, depth: int | N
         )
     layers = raw.get("num_target_layers") or depth
     if layers is None:
-        raise ValueError(f"{source} does not say how many layers the target has; name the target")
+        raise ValueError(
+            f"{source} does not say how many layers the target has: give --target a folder here, or one in "
+            "the hub's cache"
+        )
     zlab = {
         **decoder,
         "architectures": ["DFlashDraftModel"],

@@ -14,7 +14,7 @@ from dflash_lightning.export.checkpoint import TrainedDrafter
 from dflash_lightning.export.files import REMOTE_CODE_NAME
 from dflash_lightning.export.formats import Format
 from dflash_lightning.export.rounding import precision
-from dflash_lightning.export.serve import launch_lines
+from dflash_lightning.export.serve import NO_TARGET, launch_lines, name_for_servers, target_note
 from dflash_lightning.export.speculators import export_speculators
 from dflash_lightning.export.target import TargetFacts
 from dflash_lightning.export.zlab import export_zlab
@@ -36,19 +36,24 @@ def write_drafter(
     """Write the folder; returns the lines of launch_lines. `acceptance`: Markdown of acceptance_section.
 
     Raises:
-        ValueError: a target other than that of training; speculators' format without a target, or with
-            remote code; and as the exporters do.
+        ValueError: a target other than that of training; speculators' format without a target that servers
+            can open, or with remote code; and as the exporters do.
+        OSError: as write_folder.
     """
     if target is not None:
         _require_target_of_training(trained, target)
     if format == "speculators" and target is None:
         raise ValueError("speculators' format names the target, and the source does not: add --target NAME")
+    if format == "speculators" and target is not None and name_for_servers(target) == NO_TARGET:
+        raise ValueError(
+            f"speculators' format names the target that servers start, and they cannot open {target.name}: "
+            "add --target with its folder or hub name"
+        )
     if format == "speculators" and with_code:
         raise ValueError(
             "--remote-code belongs to z-lab's format: the speculators package brings its own code"
         )
-    name = target.name if target else None
-    lines = launch_lines(trained.config, folder, name, format=format, remote_code=with_code)
+    lines = launch_lines(trained.config, folder, target, format=format, remote_code=with_code)
     card = model_card(
         trained.config,
         name=Path(folder).name,
@@ -56,6 +61,7 @@ def write_drafter(
         target=target,
         run=trained.run,
         lines=lines,
+        note=target_note(target),
         remote_code=with_code,
         acceptance=acceptance,
     )
@@ -70,6 +76,23 @@ def write_drafter(
 
 
 def _require_target_of_training(trained: TrainedDrafter, target: TargetFacts) -> None:
+    """The digest tells any two targets apart; where it is not known, the config those of another shape."""
+    config = trained.config
+    shapes = {
+        "layers": (config.num_target_layers, target.depth),
+        "hidden size": (config.hidden_size, target.hidden_size),
+        "vocabulary": (config.vocab_size, target.vocab_size),
+    }
+    other = [
+        f"{name} {ours} against {theirs}"
+        for name, (ours, theirs) in shapes.items()
+        if theirs is not None and ours != theirs
+    ]
+    if other:
+        raise ValueError(
+            f"the drafter was made for another target than {target.name}: {', '.join(other)} there. Give the "
+            "target of training with --target"
+        )
     in_training = trained.run.target_digest if trained.run else None
     if in_training and target.digest and in_training != target.digest:
         raise ValueError(

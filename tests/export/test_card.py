@@ -11,7 +11,7 @@ from dflash_lightning.export.card import model_card
 from dflash_lightning.export.checkpoint import TrainedDrafter, read_checkpoint
 from dflash_lightning.export.facts import RunFacts, settings_digest
 from dflash_lightning.export.serve import generate_line, launch_lines
-from dflash_lightning.export.target import TargetFacts, target_facts
+from dflash_lightning.export.target import TargetFacts
 from dflash_lightning.export.write import write_drafter
 from tests.export.test_checkpoint import as_fit_saves_it
 from tests.export.test_zlab import QWEN3_8B, TOY
@@ -69,7 +69,7 @@ def card(**changes):
     given = {
         "name": "mine",
         "dtype": "bfloat16",
-        "target": TargetFacts("owner/model", digest="d1"),
+        "target": TargetFacts("owner/model", digest="d1", on_hub=True),
         "run": RunFacts(
             steps=81, settings={"x": None, "model.objective": "CE(a|b)"}, metrics={"val/tau": 2.5}
         ),
@@ -109,8 +109,16 @@ def test_a_drafter_is_not_exported_for_another_target(tmp_path):
     ):
         write_drafter(trained, tmp_path / "out", target=TargetFacts("b/model", digest="d1"))
     assert not (tmp_path / "out").exists()
+    for shape, words in {
+        "depth": "layers 8 against 36",
+        "hidden_size": "hidden size 64 against 36",
+        "vocab_size": "vocabulary 53 against 36",
+    }.items():
+        with pytest.raises(ValueError, match=f"for another target than b/model: {words} there. Give the"):
+            write_drafter(trained, tmp_path / "out", target=TargetFacts("b/model", **{shape: 36}))
+    assert not (tmp_path / "out").exists()
     for known in (
-        TargetFacts("b/model", digest="d0"),
+        TargetFacts("b/model", digest="d0", depth=8, hidden_size=64, vocab_size=53),
         TargetFacts("b/model"),
     ):  # the same, or not here to ask
         write_drafter(trained, tmp_path / (known.digest or "unknown"), target=known)
@@ -129,8 +137,26 @@ def test_what_is_not_known_has_no_line():
     assert "base_model" not in card(target=TargetFacts("/a/folder"))
 
 
+def test_each_held_out_figure_stands_under_how_it_was_measured():
+    figures = {"val/tau": 2.5, "val/tree_tau_8": 3.0, "val/decode_tau": 2.0, "val/lookup_tau": 1.5}
+    text = card(run=RunFacts(metrics=figures | {"val/decode_tau_first32": float("nan")}))
+    section = text.split("## Held-out figures of these weights\n\n")[1].split("\n\n## ")[0]
+    parts = section.split("\n\n")
+    assert parts[0].startswith("Teacher-forced, over the anchors")
+    assert parts[1].splitlines()[2:] == ["| val/tau | 2.5 |", "| val/tree_tau_8 | 3 |"]
+    assert parts[2].startswith("Draft and verify on held-out prompts")
+    assert parts[3].splitlines()[2:] == ["| val/decode_tau | 2 |"]
+    assert parts[4].startswith("Prompt lookup, without the drafter")
+    assert parts[5].splitlines()[2:] == ["| val/lookup_tau | 1.5 |"]
+    alone = card(run=RunFacts(metrics={"val/decode_tau": 2.0}))
+    assert "Teacher-forced" not in alone
+    assert "Held-out" not in card(run=RunFacts(metrics={"val/decode_tau": float("nan")}))
+
+
 def test_each_server_is_told_its_own_count_of_tokens():
-    lines = launch_lines(QWEN3_8B, "drafters/my one", "Qwen/Qwen3-8B", format="zlab", remote_code=False)
+    lines = launch_lines(
+        QWEN3_8B, "drafters/my one", TargetFacts("Qwen/Qwen3-8B"), format="zlab", remote_code=False
+    )
     vllm, sglang = shlex.split(lines["vLLM"]), shlex.split(lines["SGLang"])
     assert vllm[:3] == ["vllm", "serve", "Qwen/Qwen3-8B"]
     assert json.loads(vllm[4]) == {
@@ -144,7 +170,9 @@ def test_each_server_is_told_its_own_count_of_tokens():
 
 
 def test_speculators_folders_are_served_by_their_own_name():
-    lines = launch_lines(QWEN3_8B, "drafters/a", "Qwen/Qwen3-8B", format="speculators", remote_code=False)
+    lines = launch_lines(
+        QWEN3_8B, "drafters/a", TargetFacts("Qwen/Qwen3-8B"), format="speculators", remote_code=False
+    )
     assert lines["vLLM"] == "vllm serve drafters/a"
     assert "SGLang" not in lines
 
@@ -152,12 +180,3 @@ def test_speculators_folders_are_served_by_their_own_name():
 def test_a_target_that_is_not_known_is_left_to_fill_in():
     assert "vllm serve TARGET " in launch_lines(TOY, "a", None, format="zlab", remote_code=True)["vLLM"]
     assert "--target TARGET --drafter a " in generate_line("a", None)
-
-
-def test_a_target_on_this_machine_is_read_one_elsewhere_is_only_named(toy_target):
-    found = target_facts(str(toy_target))
-    assert found.architectures == ("Qwen3ForCausalLM",)
-    assert found.depth
-    assert len(found.digest) == 24
-    assert target_facts("nowhere/model") == TargetFacts("nowhere/model")
-    assert target_facts("/no/such/folder") == TargetFacts("/no/such/folder")

@@ -59,3 +59,44 @@ def test_broken_files_are_refused(tmp_path, content):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="last.ckpt is no file; give a checkpoint of a run"):
         read_checkpoint(tmp_path / "last.ckpt")
+
+
+def without(name):
+    def change(facts):
+        del facts[name]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("target"), r"last.ckpt has no dflash.target: .*give a checkpoint as `python cli.py fit`"),
+        (without("drafter"), "last.ckpt has no dflash.drafter: "),
+        (lambda facts: facts.update(target=None), "has no dflash.target"),
+        (
+            lambda facts: facts["drafter"].update(gates=4, experts=2),
+            "last.ckpt states drafter.experts, drafter.gates, which this version does not know: export it "
+            "with the version that wrote it, or a later one",
+        ),
+        (
+            lambda facts: facts["drafter"].pop("rope_theta"),
+            "last.ckpt does not state drafter.rope_theta: export it with the version that wrote it",
+        ),
+        (lambda facts: facts["drafter"].update(block_size=1), "last.ckpt: block_size counts the anchor"),
+    ],
+)
+def test_a_checkpoint_of_another_version_names_the_field(tmp_path, change, message):
+    content = as_fit_saves_it(DFlashDrafter(TOY))
+    change(content["dflash"])
+    torch.save(content, tmp_path / "last.ckpt")
+    with pytest.raises(ValueError, match=message):
+        read_checkpoint(tmp_path / "last.ckpt")
+
+
+def test_a_field_with_a_default_may_be_missing(tmp_path):
+    """Earlier versions did not write it."""
+    content = as_fit_saves_it(DFlashDrafter(TOY))
+    del content["dflash"]["drafter"]["causal_in_block"]
+    torch.save(content, tmp_path / "last.ckpt")
+    assert read_checkpoint(tmp_path / "last.ckpt").config == TOY

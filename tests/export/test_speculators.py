@@ -99,7 +99,9 @@ def test_a_folder_of_the_package_says_no_depth_and_takes_the_targets():
     raw = to_speculators_json(TOY, TARGET)
     del raw["num_target_layers"]
     assert read(raw, depth=8) == TOY
-    with pytest.raises(ValueError, match="does not say how many layers the target has; name the target"):
+    with pytest.raises(
+        ValueError, match="does not say how many layers .*: give --target a folder here, or one in"
+    ):
         read(raw)
 
 
