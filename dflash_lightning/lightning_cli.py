@@ -4,7 +4,7 @@ import os
 import pkgutil
 import signal
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from dflash_lightning.data.datamodule import DFlashDataModule
 from dflash_lightning.dry_run import rehearse
 from dflash_lightning.redact import hidden_environment, redact
 from dflash_lightning.replacing_lists import with_fresh_lists
+from dflash_lightning.short_errors import ShortErrors
 from dflash_lightning.training.checkpoints.address_connector import fetch_addresses
 from dflash_lightning.training.checkpoints.checkpoint_path import meant_by
 from dflash_lightning.training.module import DFlashModule
@@ -90,6 +91,20 @@ def _run_folder(config: Any) -> Path:
     return Path(config.trainer.default_root_dir or ".")
 
 
+def require_each_once(listed: Sequence[Mapping[str, Any]]) -> None:
+    """Two of ours would log the same names. `listed`: `trainer.callbacks` as in the YAML.
+
+    Raises: ValueError naming the class.
+    """
+    ours = [c["class_path"] for c in listed if c["class_path"].startswith(callbacks.__name__)]
+    for path in ours:
+        if ours.count(path) > 1:
+            raise ValueError(
+                f"trainer.callbacks lists {path.rpartition('.')[2]} {ours.count(path)} times: keep one. In a "
+                "later file `callbacks+:` adds to the list so far, and `callbacks:` replaces it"
+            )
+
+
 def free_name(folder: Path, stem: str) -> Path:
     """config.yaml, config-2.yaml, ...: a resumed run keeps both configs."""
     number = 1
@@ -138,9 +153,10 @@ class DFlashCLI(LightningCLI):
         config = self.config[self.config.subcommand]
         if config.get("dry_run"):
             config.ckpt_path = None
+        listed = [callback.as_dict() for callback in config.trainer.callbacks or []]
+        require_each_once(listed)
         if config.get("ckpt_path"):
-            callbacks = [callback.as_dict() for callback in config.trainer.callbacks or []]
-            config.ckpt_path = meant_by(config.ckpt_path, callbacks, _run_folder(config))
+            config.ckpt_path = meant_by(config.ckpt_path, listed, _run_folder(config))
         if config.get("ckpt_path") and self.config.subcommand == "fit":
             loggers = config.trainer.logger
             resume_wandb(loggers if isinstance(loggers, list) else [loggers], _run_folder(config))
@@ -200,6 +216,7 @@ def _cli(arguments: ArgsType, *, run: bool, kind: type[DFlashCLI] = DFlashCLI) -
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
         parser_kwargs={"parser_mode": "omegaconf+"},
+        parser_class=ShortErrors,
         args=arguments,
         run=run,
     )

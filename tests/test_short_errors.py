@@ -1,0 +1,42 @@
+"""A mistyped word is answered by one message that ends with what was probably meant."""
+
+import pytest
+
+from dflash_lightning.lightning_cli import read_config, run_cli
+from dflash_lightning.short_errors import meant
+
+OPTIONS = ["-c", "--config", "--model", "--model.lr", "--trainer.max_steps", "--trainer.max_epochs"]
+
+
+@pytest.mark.parametrize(
+    ("message", "behind"),
+    [
+        ("unrecognized arguments: --modle.lr 3", "\nmodle.lr: did you mean model.lr"),
+        ("unrecognized arguments: --confg=a.yaml", "\nconfg: did you mean config?"),
+        ("Subcommand 'fit' does not accept option 'model.lrr'", "\nmodel.lrr: did you mean model.lr"),
+        ("unrecognized arguments: --nothing.like.it 3", ""),
+        ("unrecognized arguments: max_steps", ""),
+        ('Parser key "model.lr": Expected a float', ""),
+    ],
+)
+def test_the_options_that_look_most_like_it(message, behind):
+    assert meant(message, OPTIONS).startswith(behind)
+    assert bool(meant(message, OPTIONS)) == bool(behind)
+
+
+@pytest.mark.parametrize("way", ["word", "yaml"])
+def test_no_list_of_options_buries_the_message(way, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text("model: {lrr: 1}\n")
+    words = ["--model.lrr=1"] if way == "word" else ["--config", str(tmp_path / "mine.yaml")]
+    with pytest.raises(SystemExit) as left:
+        read_config(["--config", "configs/tiny.yaml", *words])
+    assert left.value.code == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) <= 3
+    assert lines[-1].startswith("model.lrr: did you mean model.lr")
+
+
+def test_a_callback_of_ours_is_listed_once():
+    words = ["fit", "--config", "configs/tiny.yaml", "--trainer.callbacks+=GradNorm"]
+    with pytest.raises(ValueError, match=r"trainer.callbacks lists GradNorm 2 times: keep one"):
+        run_cli(words)
