@@ -117,6 +117,7 @@ def _evaluate(options: Namespace) -> int:
     from dflash_lightning.evaluation.result import evaluation
     from dflash_lightning.evaluation.table import as_text
     from dflash_lightning.evaluation.tokens import prompt_ids
+    from dflash_lightning.export.identity import identity
     from dflash_lightning.target.loading import load_config, load_target, load_tokenizer
 
     logging.disable_progress_bar()
@@ -148,7 +149,8 @@ def _evaluate(options: Namespace) -> int:
         block_size=wanted.block_size or 1,
     )
     print(as_text(found))
-    write_json(options, as_values(found))
+    known = identity(folders, options.target, depth=target.depth) if options.json else None
+    write_json(options, as_values(found, known))
     if options.plot:
         from dflash_lightning.evaluation.pictures import draw_evaluation  # matplotlib takes a second
 

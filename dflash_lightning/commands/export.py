@@ -70,7 +70,9 @@ def make_parser() -> ArgumentParser:
         help="name or folder of the target as servers will know it; by default as the run named it",
     )
     add(
-        "--evaluation", metavar="FILE", help="JSON of `evaluate`: its acceptance lengths go on the model card"
+        "--evaluation",
+        metavar="FILE",
+        help="JSON of `evaluate` of this very drafter: its acceptance lengths go on the model card",
     )
     add("--remote-code", action="store_true", help="add dflash.py, for AutoModel with trust_remote_code")
     add(
@@ -131,6 +133,9 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
     as_stored = None if trained.run is None else torch.bfloat16
     dtype = getattr(torch, options.dtype) if options.dtype else as_stored
     target = target_facts(name, for_servers=options.target is not None) if name else None
+    acceptance = ""
+    if options.evaluation:
+        acceptance = acceptance_section(options.evaluation, trained, target=target, dtype=dtype)
     lines = write_drafter(
         trained,
         folder,
@@ -138,7 +143,7 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
         format=options.format,
         dtype=dtype,
         with_code=options.remote_code,
-        acceptance=acceptance_section(options.evaluation) if options.evaluation else "",
+        acceptance=acceptance,
     )
     parameters = sum(tensor.numel() for tensor in trained.state.values())
     size = (folder / WEIGHTS_NAME).stat().st_size

@@ -5,6 +5,7 @@ out   dictionaries, lists, numbers; shares are 0 to 1, times seconds
 law   a figure that is not finite is null: JSON has no NaN
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -14,9 +15,13 @@ from dflash_lightning.evaluation.finite import finite
 from dflash_lightning.evaluation.result import Comparison, Evaluation
 
 
-def as_values(found: Evaluation) -> dict[str, Any]:
-    """`categories` have the form of `all`, without the shares of stages; `compared` is B less A."""
-    values: dict[str, Any] = finite(_values(found))
+def as_values(found: Evaluation, identity: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """`categories` have the form of `all`, without the shares of stages; `compared` is B less A.
+
+    Args:
+        identity: of export/identity.py: which drafters and which target these are, whatever their names.
+    """
+    values: dict[str, Any] = finite(_values(found) | {"identity": identity})
     return values
 
 

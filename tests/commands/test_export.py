@@ -6,9 +6,11 @@ import torch
 from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.stores.local import LocalStore
+from dflash_lightning.commands.evaluate import main as evaluate
 from dflash_lightning.commands.export import main
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.zlab import load_zlab
+from tests.decoding.drafters import random_drafter
 from tests.export.test_checkpoint import as_fit_saves_it
 from tests.export.test_zlab import TOY, rewrite_config
 
@@ -112,6 +114,24 @@ def test_code_for_transformers_is_copied_on_request(checkpoint, tmp_path, capsys
     assert run(*arguments, "--format", "speculators") == 1
     assert "--remote-code belongs to z-lab's format" in capsys.readouterr().err
     assert (folder / "dflash.py").is_file()
+
+
+def test_figures_of_evaluate_go_on_the_card_of_the_drafter_they_are_of(
+    target_folder, drafter_folder, target, tmp_path, capsys
+):
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "t9 t8 t7"}\n')
+    figures = tmp_path / "figures.json"
+    asked = ("--target", target_folder, "--drafter", drafter_folder, "--prompts", tmp_path / "prompts.jsonl")
+    assert evaluate([str(word) for word in (*asked, "--max-new-tokens", 6, "--json", figures)]) == 0
+    mine, other = tmp_path / "mine", tmp_path / "other.ckpt"
+    taken = ("--evaluation", figures, "--target", target_folder)
+    assert run("--checkpoint", drafter_folder, "--output", mine, *taken) == 0
+    assert "## Acceptance" in (mine / "README.md").read_text()
+    torch.save(as_fit_saves_it(DFlashDrafter(random_drafter(target).config, seed=1)), other)
+    capsys.readouterr()
+    assert run("--checkpoint", other, "--output", tmp_path / "other", *taken) == 1
+    assert "figures of something else than this drafter (other weights)" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.slow
