@@ -44,8 +44,8 @@ OUTPUT.status says for every input row what became of it: ok, truncated, skipped
 """
 INPUT = "JSON Lines or Parquet files, folders or globs of them, Hugging Face datasets saved on disk"
 TRUNCATED = "a chat with an answer that reached --max-new-tokens: such an answer has no end to learn from"
-TIMEOUT = "longest wait for one reply of the server"
-DEADLINE = "longest time for one answer, all attempts and waits together"
+TIMEOUT = "longest time for one reply of the server, from the connection to its last byte"
+DEADLINE = "longest time for one answer, all attempts and waits together; a longer Retry-After stops the run"
 ATTEMPTS = "attempts at an answer where the server reports a fault of its own or sends nonsense"
 
 

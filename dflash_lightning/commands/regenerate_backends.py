@@ -2,7 +2,8 @@
 
 in    options of the command line
 out   what is answering, by name, for the identity of unfinished work; and a function that starts it
-law   weights are loaded at the start and not before: a run with no row left needs none
+law   weights are loaded at the start and not before: a run with no row left only reads a few bytes of each
+      tensor, to know that they are the same
 """
 
 import os
@@ -66,6 +67,7 @@ def in_this_process(options: Namespace, config: RegenerateConfig, meter: Meter) 
 
     from dflash_lightning.data.tokenizer import template_hash, tokenizer_hash
     from dflash_lightning.regenerate.local import LocalTarget
+    from dflash_lightning.target.identity import target_digest
     from dflash_lightning.target.loading import load_target
 
     logging.disable_progress_bar()  # one bar is enough
@@ -76,7 +78,7 @@ def in_this_process(options: Namespace, config: RegenerateConfig, meter: Meter) 
     require_device(device)
     identity = {
         "backend": "transformers",
-        "target": options.target,
+        "target": {"digest": target_digest(options.target), "name": options.target},
         "dtype": options.dtype,
         "tokenizer": tokenizer_hash(form.tokenizer),
         "template": template_hash(form.tokenizer, form.template, form.arguments),

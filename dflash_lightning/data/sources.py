@@ -2,11 +2,12 @@
 
 in    files (.jsonl, .parquet), folders or globs of them, Hugging Face datasets saved on disk
 out   Source (one file or dataset) and its Chunks of raw rows
-law   the order is that of the arguments, then of the file names, then of the rows, numbered from 1
+law   the order is that of the arguments, then of the file names, then of the rows, numbered from 1;
+      unfinished work of `regenerate` is no input, unless it is named itself
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,10 @@ import pyarrow.parquet as pq
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SUFFIXES = (*JSON_LINES, ".parquet")
+UNFINISHED = ".unfinished"
+"""End of the name of the folder in which `regenerate` keeps unfinished work, beside its output."""
+FINISHED = f"{UNFINISHED}.finished"
+"""The same, of one that is being deleted."""
 NumberedRow = tuple[int, object, int]  # number, row, share of the file in bytes
 CHUNK_ROWS = 128  # one unit of work: about 0.1 s, so that the bar moves and no worker waits long at the end
 
@@ -74,9 +79,14 @@ class Chunk:
     num_bytes: int
 
 
-def find_sources(inputs: Sequence[str]) -> list[Source]:
-    """Sources in the order of the inputs. Raises ValueError for one that names nothing to read."""
-    return [Source(path) for text in inputs for path in _expand(text)]
+def find_sources(inputs: Sequence[str], *, leave_out: Collection[Path] = ()) -> list[Source]:
+    """Sources in the order of the inputs. Raises ValueError for one that names nothing to read.
+
+    Args:
+        leave_out: files that a folder or glob does not mean, such as the one that is to be written there.
+    """
+    apart = frozenset(path.resolve() for path in leave_out)
+    return [Source(path) for text in inputs for path in _expand(text, apart)]
 
 
 def require_distinct(sources: Sequence[Source]) -> list[Source]:
@@ -89,29 +99,40 @@ def require_distinct(sources: Sequence[Source]) -> list[Source]:
     return list(sources)
 
 
-def _expand(text: str) -> list[Path]:
+def _expand(text: str, apart: frozenset[Path]) -> list[Path]:
     path = Path(text).expanduser()
     if path.is_dir():
-        return _folder(path)
+        return _folder(path, apart)
     if path.exists():
         return [_known(path)]
     if not set(text) & set("*?["):
         raise ValueError(f"input {text} does not exist; it can be a file, a folder, or a glob in quotes")
-    matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    files = [file for match in matches for file in (_folder(match) if match.is_dir() else [_known(match)])]
+    named = next(n for n, part in enumerate(path.parts) if set(part) & set("*?["))
+    found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    matches = [match for match in found if _is_meant(match, named, apart)]
+    files = [
+        file for match in matches for file in (_folder(match, apart) if match.is_dir() else [_known(match)])
+    ]
     if not files:
         raise ValueError(f"no file matches the glob {text!r}")
     return files
 
 
-def _folder(path: Path) -> list[Path]:
+def _is_meant(path: Path, named: int, apart: frozenset[Path]) -> bool:
+    """The first `named` parts of the path are the user's own words."""
+    work = any(part.endswith((UNFINISHED, FINISHED)) for part in path.parts[named:])
+    return not work and path.resolve() not in apart
+
+
+def _folder(path: Path, apart: frozenset[Path]) -> list[Path]:
     """The folder itself if it is a dataset saved on disk, else the files below it."""
     if (path / "state.json").exists() and (path / "dataset_info.json").exists():
         return [path]
     if (path / "dataset_dict.json").exists():
         splits = ", ".join(sorted(part.name for part in path.iterdir() if part.is_dir()))
         raise ValueError(f"{path} holds several datasets ({splits}): name one of them, such as {path}/train")
-    files = [file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES and file.is_file()]
+    below = (file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES and file.is_file())
+    files = [file for file in below if _is_meant(file, len(path.parts), apart)]
     if not files:
         raise ValueError(f"folder {path} holds no {' or '.join(SUFFIXES)} file and is not a saved dataset")
     return files

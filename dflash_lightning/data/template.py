@@ -48,21 +48,29 @@ class ChatFormat:
         return str(self._apply(messages, tools, tokenize=False, add_generation_prompt=prompt))
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of rendered text."""
-        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        """Token ids of rendered text. Raises RowError."""
+        return list(self._tokenize(text)["input_ids"])
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int]]:
-        """Token ids of rendered text, and the character at which each token starts."""
-        out = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        """Token ids of rendered text, and the character at which each token starts. Raises RowError."""
+        out = self._tokenize(text, return_offsets_mapping=True)
         return list(out["input_ids"]), [start for start, _ in out["offset_mapping"]]
 
     def encode_marked(
         self, messages: Sequence[Message], tools: Sequence[Any] | None = None
     ) -> tuple[list[int], list[int]]:
-        """Token ids of the chat, and 1 for each token inside the template's generation marks."""
+        """Token ids of the chat, and 1 for each token inside the generation marks. Raises RowError."""
         how = {"return_dict": True, "tokenizer_kwargs": {"verbose": False}}
-        out = self._apply(messages, tools, return_assistant_tokens_mask=True, **how)
+        try:
+            out = self._apply(messages, tools, return_assistant_tokens_mask=True, **how)
+        except RowError:
+            _require_unicode(self.render(messages, tools=tools))  # else it is the template that refuses
+            raise
         return list(out["input_ids"]), list(out["assistant_masks"])
+
+    def _tokenize(self, text: str, **how: Any) -> Any:
+        _require_unicode(text)
+        return self.tokenizer(text, add_special_tokens=False, verbose=False, **how)
 
     def _apply(self, messages: Sequence[Message], tools: Sequence[Any] | None, **how: Any) -> Any:
         options = {"tools": None if tools is None else list(tools), "chat_template": self.template}
@@ -71,6 +79,15 @@ class ChatFormat:
         except (TemplateError, ValueError, TypeError, LookupError, AttributeError) as error:
             detail = f"{type(error).__name__}: {error}".splitlines()[0]
             raise RowError("the template refuses the chat", detail) from error
+
+
+def _require_unicode(text: str) -> None:
+    """JSON can hold half a surrogate pair; no tokenizer takes it. Raises RowError."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        where = f"{text[error.start]!r} at character {error.start + 1}"
+        raise RowError("the chat holds half of a surrogate pair, which is no character", where) from error
 
 
 def probe_format(bare: ChatFormat) -> ChatFormat:

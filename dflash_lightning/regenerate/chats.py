@@ -8,7 +8,7 @@ law   a prompt holds the target's own earlier answers, never those of the row th
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 from dflash_lightning.data.conversations import ROLES, Chat, Message, ReadyTokens, RowError, parse_row
@@ -21,6 +21,7 @@ Status = Literal[
     "failed",  # the target or its server could not answer
 ]
 FORMS = ("messages", "conversations")
+READY = ("input_ids", "loss_mask")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,19 @@ class Record:
     def facts(self) -> dict[str, Any]:
         """All but the chat."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "chat"}
+
+
+_FIELDS = frozenset(f.name for f in fields(Record))
+_NEEDED = frozenset(f.name for f in fields(Record) if f.default is MISSING)
+
+
+def record_from(facts: Mapping[str, Any]) -> Record:
+    """The record that was written down. Raises ValueError where it has other fields than this version's."""
+    if unknown := facts.keys() - _FIELDS:
+        raise ValueError(f"it has {', '.join(sorted(unknown))}")
+    if missing := _NEEDED - facts.keys():
+        raise ValueError(f"it has no {', '.join(sorted(missing))}")
+    return Record(**facts)
 
 
 @dataclass
@@ -150,9 +164,25 @@ def open_chat(
     return OpenChat(number, place, columns, list(chat.messages), chat.tools, asked, truncated)
 
 
+def require_writable(chat: OpenChat) -> None:
+    """The output is JSON, with dates, times and decimals as text; bytes fit nowhere. Raises RowError."""
+    columns = {**chat.columns, "messages": chat.messages, "tools": chat.tools}
+    for name, value in columns.items():
+        if _holds_bytes(value):
+            raise RowError("a column holds bytes, which JSON cannot", f"{name}: leave it out of the input")
+
+
+def _holds_bytes(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_bytes, value.values()))
+    return isinstance(value, bytes | bytearray) or (
+        isinstance(value, list | tuple) and any(map(_holds_bytes, value))
+    )
+
+
 def _with_open_end(row: object) -> object:
     """The row with a place for the answer that its last message asks for."""
-    if not isinstance(row, Mapping) or "input_ids" in row:
+    if not isinstance(row, Mapping) or any(row.get(name) is not None for name in READY):
         return row
     name = next((form for form in FORMS if row.get(form) is not None), "")
     messages = row.get(name)

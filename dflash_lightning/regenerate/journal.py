@@ -3,8 +3,8 @@
 in    records, in the order in which rows are finished
 out   which rows are done, and their records by number
 law   a record that was appended survives a kill of the process at any moment, and all but the last second a
-      power cut; half a line at the end is dropped and its row done again; one process writes at a time; work
-      that was begun with other settings is never mixed in
+      power cut; a line that is no whole JSON object is dropped and its row done again; one process writes at
+      a time; work of other settings, of another target or another form of Record is refused, never mixed in
 """
 
 import fcntl
@@ -15,9 +15,9 @@ from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
-from dflash_lightning.regenerate.chats import Record
+from dflash_lightning.regenerate.chats import Record, record_from
 
 IDENTITY, RECORDS, LOCK = "identity.json", "records.jsonl", "lock"
 SYNC_S = 1.0
@@ -36,10 +36,20 @@ class Journal:
         """Rows so far that go to the output."""
         self.done = 0
         """Rows so far that need no more work."""
+        self.failed = set[int]()
+        """Those of them that have failed."""
         self._recover()
 
     def __contains__(self, row: int) -> bool:
         return self._places[row] != _NONE
+
+    @property
+    def way_out(self) -> str:
+        """What to do where it cannot be published as it is."""
+        if self.failed:
+            return "What is finished is kept: once the cause is gone, run again with --retry-failed"
+        folder = Path(self._file.name).parent
+        return f"To begin anew with another input or other settings, delete {folder}"
 
     def append(self, record: Record) -> None:
         """Raises ValueError for a row that is done: it would be in the output twice."""
@@ -58,7 +68,7 @@ class Journal:
 
     def read(self, row: int) -> Record:
         self._file.seek(self._places[row])
-        return Record(**json.loads(self._file.readline()))
+        return record_from(json.loads(self._file.readline()))
 
     def records(self) -> Iterator[Record]:
         """Of all rows in order. Raises ValueError where one is missing."""
@@ -70,22 +80,53 @@ class Journal:
     def _note(self, record: Record, place: int) -> None:
         self.done += self._places[record.row] == _NONE  # else it failed before, and was done again
         self._places[record.row] = place
+        (self.failed.add if record.status == "failed" else self.failed.discard)(record.row)
         self.usable += record.chat is not None
 
     def _recover(self) -> None:
-        """Find the records of an earlier process, and cut off what is no whole line."""
-        good = 0
-        for line in self._file:
-            try:
-                record = Record(**json.loads(line)) if line.endswith(b"\n") else None
-            except (ValueError, TypeError):  # a power cut can leave zeros
-                record = None
-            if record is None or not 0 <= record.row < len(self._places):
-                break
-            if not (self._retry_failed and record.status == "failed"):
-                self._note(record, good)
-            good += len(line)
+        """Find the records of an earlier process, and cut off what is damaged at the end.
+
+        Raises:
+            ValueError: a whole line is no record of this work, in the way in which this version writes them.
+        """
+        place = good = 0
+        for number, line in enumerate(self._file, start=1):
+            facts = _whole_object(line)
+            if facts is not None:
+                record = self._record(facts, number)
+                if not (self._retry_failed and record.status == "failed"):
+                    self._note(record, place)
+                good = place + len(line)
+            place += len(line)
         self._file.truncate(good)
+
+    def _record(self, facts: dict[str, Any], line: int) -> Record:
+        try:
+            record = record_from(facts)
+            if not 0 <= record.row < len(self._places):
+                raise ValueError(f"its row is {record.row}, and the input has {len(self._places)} rows")
+        except ValueError as error:
+            path = Path(self._file.name)
+            raise ValueError(
+                f"{path}, line {line}: this version cannot go on with it, {error}. Finish the work with the "
+                f"version that began it, or delete {path.parent} to begin anew"
+            ) from error
+        return record
+
+
+def _whole_object(line: bytes) -> dict[str, Any] | None:
+    """None for what a kill or a power cut leaves: half a line, or zeros."""
+    try:
+        found = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def holds_records(folder: Path) -> bool:
+    """Whether work has been done there."""
+    records = folder / RECORDS
+    return records.exists() and records.stat().st_size > 0
 
 
 @contextmanager
@@ -95,7 +136,8 @@ def open_journal(
     """Start the work in `folder`, or go on with it.
 
     Raises:
-        ValueError: another process works there, or the work was begun with other settings.
+        ValueError: another process works there, or the work was begun with other settings, or by a version
+            whose records are others.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as lock:
@@ -105,6 +147,8 @@ def open_journal(
             raise ValueError(
                 f"another process is at work in {folder}: let it finish, or stop it first"
             ) from error
+        if not _is_at(lock, folder / LOCK):
+            raise ValueError(f"another process has just finished the work in {folder}: its output is there")
         _require_same(folder, identity)
         with (folder / RECORDS).open("a+b") as file:
             file.seek(0)
@@ -115,21 +159,31 @@ def open_journal(
                 journal.sync()
 
 
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Not where another process has deleted the folder between the opening and the locking of its file."""
+    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
+
+
 def _require_same(folder: Path, identity: Mapping[str, Any]) -> None:
     path = folder / IDENTITY
     now = json.loads(json.dumps(identity, default=str))
-    records = folder / RECORDS
-    if not records.exists() or not records.stat().st_size:  # nothing to mix with
+    if not holds_records(folder):  # nothing to mix with
         write_whole(path, json.dumps(now, indent=2).encode())
         return
     before = json.loads(path.read_bytes())
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    names = [name for name in {**before, **now} if _compared(name, before) != _compared(name, now)]
     if names:
         changes = "; ".join(f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names)
         raise ValueError(
             f"{folder} holds unfinished work with other settings: {changes}. Give the former settings to go "
             "on, or delete the folder to begin anew"
         )
+
+
+def _compared(name: str, identity: Mapping[str, Any]) -> Any:
+    """Of the target its digest alone: the same weights in another folder are the same target."""
+    value = identity.get(name)
+    return value.get("digest") if name == "target" and isinstance(value, dict) else value
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -6,7 +6,7 @@ law   which chats share a batch decides nothing but speed; a batch that does not
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -96,7 +96,7 @@ class LocalTarget:
             detail = str(error).splitlines()[0]
         else:
             for job, ids in zip(jobs, answers, strict=True):
-                job.chat.take(self._read(ids))
+                job.chat.take(self._read(job, ids))
             return
         # outside of the except block, whose traceback would keep the batch's memory
         if len(jobs) == 1:
@@ -105,11 +105,20 @@ class LocalTarget:
         self._answer(jobs[: len(jobs) // 2])
         self._answer(jobs[len(jobs) // 2 :])
 
-    def _read(self, ids: Sequence[int]) -> Answer:
+    def _read(self, job: _Job, ids: Sequence[int]) -> Answer:
         """Control tokens inside the answer stay in its text: rendered again, they are the same tokens."""
         ended = ids[-1] in self._form.stop_ids
         own = list(ids[:-1] if ended else ids)
         tokenizer: Any = self._form.tokenizer
         text = tokenizer.decode(own, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        same = self._form.encode(text) == own
-        return Answer(text, tokens=len(ids), truncated=not ended, same_tokens=same)
+        answer = Answer(text, tokens=len(ids), truncated=not ended)
+        return replace(answer, same_tokens=self._comes_back(job, own, answer))
+
+    def _comes_back(self, job: _Job, own: Sequence[int], answer: Answer) -> bool | None:
+        """Whether `prepare` finds these tokens: a template may trim the text, or join it to what follows."""
+        try:
+            shown = self._form.render([*job.chat.prompt, answer.message], tools=job.chat.tools)
+            ids = self._form.encode(shown)
+        except RowError:
+            return None  # nor will `prepare` take the chat
+        return ids[: len(job.ids) + len(own)] == [*job.ids, *own]

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from dflash_lightning.data.conversations import RowError
-from dflash_lightning.data.sources import Source, find_sources, require_distinct
+from dflash_lightning.data.sources import FINISHED, UNFINISHED, Source, find_sources, require_distinct
 from dflash_lightning.data.tokens import parse_json
-from dflash_lightning.regenerate.chats import OpenChat, Record, open_chat
+from dflash_lightning.regenerate.chats import OpenChat, Record, open_chat, require_writable
 from dflash_lightning.regenerate.config import RegenerateConfig
-from dflash_lightning.regenerate.journal import Journal, open_journal
-from dflash_lightning.regenerate.publish import publish
+from dflash_lightning.regenerate.journal import Journal, holds_records, open_journal
+from dflash_lightning.regenerate.publish import publish, written_files
 from dflash_lightning.regenerate.summary import Summary
 
-WORK_SUFFIX = ".unfinished"
 HOPELESS_ROWS = 200  # that many rows without one that can be used: do not answer the rest
+TAKEN = "already exists; choose another --output, or replace it with --overwrite"
 OnProgress = Callable[[int, int, int], None]
 
 
@@ -54,13 +54,17 @@ def regenerate(
             is full. What is finished stays in the folder of unfinished work.
     """
     output = Path(config.output).expanduser()
-    work = output.with_name(output.name + WORK_SUFFIX)
-    if output.exists() and not config.overwrite and not work.exists():
-        raise ValueError(f"{output} already exists; choose another --output, or replace it with --overwrite")
-    sources = require_distinct(find_sources(config.input))
+    work = output.with_name(output.name + UNFINISHED)
+    if _is_taken(output, work, config):
+        raise ValueError(f"{output} {TAKEN}")
+    sources = require_distinct(find_sources(config.input, leave_out=written_files(output)))
+    _require_apart(sources, output)
     rows = sum(len(chunk.rows) for source in sources for chunk in source.chunks())
     whole = {"input": _digest(sources), **config.identity, **identity}
     with open_journal(work, whole, rows, retry_failed=config.retry_failed) as journal:
+        if _is_taken(output, work, config):  # another process has written it meanwhile
+            _forget(work)
+            raise ValueError(f"{output} {TAKEN}")
         on_progress(journal.done, rows, 0)
         if journal.done < rows:
             chats = _open_chats(sources, config, journal)
@@ -76,9 +80,19 @@ def regenerate(
     return summary
 
 
+def _is_taken(output: Path, work: Path, config: RegenerateConfig) -> bool:
+    """A kill between publishing and clearing up leaves the output and all its records: that work goes on."""
+    return output.exists() and not config.overwrite and not holds_records(work)
+
+
+def _require_apart(sources: Sequence[Source], output: Path) -> None:
+    if any(source.path.resolve() == output.resolve() for source in sources):
+        raise ValueError(f"{output} is an input as well: it would be lost; choose another --output")
+
+
 def _forget(work: Path) -> None:
     """Renamed first: half a folder must not look like work that has just begun."""
-    finished = work.with_name(f".{work.name}.finished")
+    finished = work.with_name(f".{work.name.removesuffix(UNFINISHED)}{FINISHED}")
     shutil.rmtree(finished, ignore_errors=True)
     work.rename(finished)
     shutil.rmtree(finished)
@@ -97,6 +111,7 @@ def _open_chats(sources: Sequence[Source], config: RegenerateConfig, journal: Jo
         try:
             row = parse_json(raw) if isinstance(raw, bytes) else raw
             chat = open_chat(row, number=number, place=place, turns=config.turns, truncated=config.truncated)
+            require_writable(chat)
         except RowError as error:
             record = Record(
                 row=number, place=place, status="skipped", reason=error.reason, detail=error.detail[:500]
@@ -124,4 +139,4 @@ def _digest(sources: Sequence[Source]) -> str:
 def _require_hope(journal: Journal, last: Record) -> None:
     if not journal.usable and journal.done >= HOPELESS_ROWS:
         why = f"{last.place} is {last.status}: {last.reason}" + (f" ({last.detail})" if last.detail else "")
-        raise ValueError(f"none of the first {journal.done} rows can be used; {why}")
+        raise ValueError(f"none of the first {journal.done} rows can be used; {why}. {journal.way_out}")

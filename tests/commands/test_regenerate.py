@@ -1,5 +1,6 @@
 """The command: options, messages, both backends, and an output that `prepare` reads."""
 
+import re
 import shutil
 
 import pytest
@@ -15,6 +16,7 @@ from tests.data.chats import row
 from tests.regenerate.answering import question, read_rows, write_rows
 from tests.regenerate.conftest import chat_server as chat_server
 from tests.regenerate.toy_chat import TEMPLATE, save_chat_target
+from tests.toy import toy_model
 
 ROWS = [row("t04", "t03", "t07", "t03"), question("t13"), row("t08", "t03")]
 
@@ -139,6 +141,39 @@ def test_other_settings_do_not_go_on_with_unfinished_work(files, target_folder, 
     assert "none of the 3 rows can be used" in capsys.readouterr().err
     assert main([*files, *local(target_folder, "--max-new-tokens", "9")]) == 1
     assert "max_new_tokens was 1, is 9. Give the former settings" in capsys.readouterr().err
+
+
+def test_other_weights_in_the_same_folder_do_not_go_on_and_the_same_ones_elsewhere_do(
+    files, tmp_path, capsys
+):
+    folder = save_chat_target(tmp_path / "target")
+    cut = ("--max-new-tokens", "1")  # every answer is cut off, so that the work stays unfinished
+    assert main([*files, *local(folder, *cut)]) == 1
+    folder.rename(tmp_path / "moved")
+    assert main([*files, *local(tmp_path / "moved", *cut)]) == 1
+    assert "unfinished work with other settings" not in capsys.readouterr().err
+    toy_model(seed=1).save_pretrained(tmp_path / "moved")
+    assert main([*files, *local(tmp_path / "moved", *cut)]) == 1
+    told = capsys.readouterr().err
+    assert re.search(
+        r"other settings: target was {'digest': '\w+', 'name': '.*/target'}, is {'digest': ", told
+    )
+    assert "Give the former settings to go on, or delete the folder" in told
+
+
+def test_a_row_with_half_a_surrogate_pair_is_skipped_and_the_run_goes_on(
+    files, target_folder, tmp_path, capsys
+):
+    write_rows(tmp_path / "in.jsonl", [question("t03"), question("t03 \ud83d"), question("t04")])
+    assert main([*files, *local(target_folder, "--truncated", "keep", "--max-new-tokens", "3")]) == 0
+    assert [line["status"] == "skipped" for line in read_rows(tmp_path / "out.jsonl.status")] == [
+        False,
+        True,
+        False,
+    ]
+    shown = capsys.readouterr().out
+    assert "skipped: the chat holds half of a surrogate pair, which is no character" in shown
+    assert f"{tmp_path}/in.jsonl:2: '\\ud83d' at character" in shown
 
 
 def test_help_teaches(capsys):

@@ -52,6 +52,14 @@ def test_kept_and_skipped_by_reason_are_all_rows(tmp_path):
     assert store.manifest.sources[0].kept == 60
 
 
+@pytest.mark.parametrize("template", [chats.CHATML, chats.MARKED])
+def test_half_a_surrogate_pair_is_counted(template, tmp_path):
+    rows = [*CHATS[:20], row("half \ud83d", "Hi"), row("Hello", "\udc00")]
+    store, report = run(tmp_path, rows, template, max_skipped=0.2, validation_share=0.0)
+    assert report.skipped == {"the chat holds half of a surrogate pair, which is no character": 2}
+    assert store.manifest.kept["train"] == 20
+
+
 def test_the_table_adds_up(tmp_path):
     _, report = run(tmp_path, [*CHATS[:40], UNANSWERED], validation_share=0.0)
     assert report.table().splitlines() == [

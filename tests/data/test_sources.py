@@ -134,6 +134,28 @@ def test_a_parquet_file_without_rows_is_empty(tmp_path):
         list(find_sources([str(path)])[0].chunks())
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("", ["a.jsonl", "b.jsonl"]),
+        ("*", ["a.jsonl", "b.jsonl"]),
+        ("**/*.jsonl", ["a.jsonl", "b.jsonl"]),
+        ("mine.jsonl", ["mine.jsonl"]),  # named itself
+        ("mine.jsonl.unfinished", ["records.jsonl"]),
+        ("mine.jsonl.unfinished/*", ["records.jsonl"]),
+    ],
+)
+def test_unfinished_work_and_files_to_leave_out_are_no_inputs_unless_named(given, found, tmp_path):
+    folder = tmp_path / "chats.unfinished"  # the user's own name for it
+    for name in ("a.jsonl", "b.jsonl", "mine.jsonl", "mine.jsonl.unfinished/records.jsonl"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_json(folder / name)
+    (folder / ".x.jsonl.unfinished.finished").mkdir()
+    write_json(folder / ".x.jsonl.unfinished.finished" / "records.jsonl")
+    sources = find_sources([str(folder / given)], leave_out=[folder / "mine.jsonl"])
+    assert [source.path.name for source in sources] == found
+
+
 def test_a_file_counts_once(tmp_path):
     path = str(write_json(tmp_path / "a.jsonl"))
     with pytest.raises(ValueError, match="a.jsonl is named twice among the inputs"):

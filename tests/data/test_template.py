@@ -5,6 +5,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from dflash_lightning.data.conversations import RowError
+from dflash_lightning.data.loss_mask import supervise
 from dflash_lightning.data.template import probe_format
 from tests.data import chats
 from tests.data.chats import chat, chat_format
@@ -69,6 +70,21 @@ def test_marks_are_recognised_however_they_are_spaced():
 def test_a_chat_that_the_template_refuses_is_a_row_error():
     with pytest.raises(RowError, match="the template refuses the chat .*TemplateError: no system role"):
         chat_format(chats.NO_SYSTEM).render(chat("Hello", "Hi", system="Be brief.").messages)
+
+
+@pytest.mark.parametrize("half", ["\ud83d", "a \udc00", "\ude42\ud83d"])  # in the wrong order, too
+@pytest.mark.parametrize("template", [chats.CHATML, chats.MARKED])
+@pytest.mark.parametrize("turn", [0, 1])
+def test_half_a_surrogate_pair_is_a_row_error_however_it_is_tokenised(half, template, turn):
+    texts = ["Hello", "Hi"]
+    texts[turn] = half
+    form = chat_format(template)
+    for encode in (form.encode, form.encode_with_offsets):
+        with pytest.raises(RowError, match=r"the chat holds half of a surrogate pair, .* \('\\ud"):
+            encode(form.render(chat(*texts).messages))
+    with pytest.raises(RowError, match=r"the chat holds half of a surrogate pair, which is no character"):
+        supervise(chat(*texts), form)
+    assert supervise(chat("Hello \U0001f642", "Hi"), form)
 
 
 def test_a_format_can_be_sent_to_another_process():

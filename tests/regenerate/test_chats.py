@@ -1,9 +1,12 @@
 """Answers are taken out of a row and put back, the target's own."""
 
+from datetime import datetime
+from decimal import Decimal
+
 import pytest
 
 from dflash_lightning.data.conversations import RowError
-from dflash_lightning.regenerate.chats import Answer, open_chat
+from dflash_lightning.regenerate.chats import Answer, open_chat, require_writable
 from tests.data.chats import row
 
 
@@ -49,6 +52,41 @@ def test_the_last_turn_alone_follows_the_answers_of_the_row():
 )
 def test_a_last_question_is_answered_too(given, prompts):
     assert len(opened(given).turns) == prompts
+
+
+@pytest.mark.parametrize(
+    "nulls", [("input_ids",), ("loss_mask",), ("input_ids", "loss_mask", "conversations")]
+)
+@pytest.mark.parametrize("texts", [("a",), ("a", "b", "c")])
+def test_columns_without_a_value_change_nothing(nulls, texts):
+    """Parquet fills in nulls where other rows of the file have a value."""
+    given = row(*texts)
+    chat = opened({**dict.fromkeys(nulls), **given})
+    assert chat.turns == opened(given).turns
+    while not chat.finished:
+        chat.take(Answer("x"))
+    assert chat.record().chat["messages"][-2:] == [user(texts[-1]), said("x")]
+
+
+@pytest.mark.parametrize(
+    ("more", "column"),
+    [
+        ({"image": b"\x89PNG"}, "image"),
+        ({"image": bytearray(b"a")}, "image"),
+        ({"id": 1, "images": [{"bytes": b"a", "path": None}]}, "images"),
+        ({"pairs": [("key", b"a")]}, "pairs"),
+        ({"messages": [{**user("a"), "images": [b"a"]}]}, "messages"),
+    ],
+)
+def test_bytes_are_refused_by_the_name_of_their_column(more, column):
+    chat = opened({"messages": [user("a")], **more})
+    with pytest.raises(RowError, match=rf"a column holds bytes, which JSON cannot \({column}: leave it out"):
+        require_writable(chat)
+
+
+def test_every_other_column_can_be_written():
+    values = {"n": 1, "x": 0.5, "when": datetime(2024, 1, 31, 12), "cost": Decimal("1.50"), "none": None}
+    require_writable(opened({"messages": [user("a")], **values, "nested": {"list": [values, "text"]}}))
 
 
 def test_the_output_is_a_row_that_can_be_read_again():

@@ -1,5 +1,9 @@
 """Unfinished work survives a kill at every byte."""
 
+import fcntl
+import json
+import shutil
+
 import pytest
 
 from dflash_lightning.regenerate.chats import Record
@@ -45,7 +49,7 @@ def test_a_kill_at_any_byte_costs_at_most_the_record_that_was_being_written(tmp_
         assert (folder / RECORDS).read_bytes() == content
 
 
-@pytest.mark.parametrize("rest", [b"\0" * 50, b"\0" * 50 + b"\n", b'{"row": 7}\n', b"[]\n"])
+@pytest.mark.parametrize("rest", [b"\0" * 50, b"\0" * 50 + b"\n", b'{"row": 7}', b"[]\n", b"\xff\n\n"])
 def test_what_a_power_cut_leaves_is_cut_off(rest, tmp_path):
     with started(tmp_path) as journal:
         journal.append(record(0))
@@ -54,6 +58,60 @@ def test_what_a_power_cut_leaves_is_cut_off(rest, tmp_path):
     with started(tmp_path) as journal:
         assert journal.done == 1
     assert (tmp_path / RECORDS).read_bytes() == good
+
+
+def test_damage_costs_its_own_row_and_none_after_it(tmp_path):
+    with started(tmp_path, 4) as journal:
+        for row in range(4):
+            journal.append(record(row))
+    lines = (tmp_path / RECORDS).read_bytes().splitlines(keepends=True)
+    lines[1] = b"\0" * (len(lines[1]) - 1) + b"\n"
+    (tmp_path / RECORDS).write_bytes(b"".join(lines))
+    with started(tmp_path, 4) as journal:
+        assert [row in journal for row in range(4)] == [True, False, True, True]
+        journal.append(record(1))
+        assert list(journal.records()) == [record(row) for row in range(4)]
+    with started(tmp_path, 4) as journal:
+        assert journal.done == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda facts: {**{k: v for k, v in facts.items() if k != "status"}, "state": "ok"}, "it has state"),
+        (lambda facts: {**facts, "more": 1, "extra": 2}, "it has extra, more"),
+        (lambda facts: {k: v for k, v in facts.items() if k not in ("row", "place")}, "it has no place, row"),
+        (lambda facts: {**facts, "row": 3}, "its row is 3, and the input has 3 rows"),
+        (lambda facts: {**facts, "row": -1}, "its row is -1, and the input has 3 rows"),
+        (lambda facts: {}, "it has no place, row, status"),
+    ],
+)
+@pytest.mark.parametrize("line", [1, 3])
+def test_records_of_another_version_are_refused_and_kept(line, change, reason, tmp_path):
+    with started(tmp_path) as journal:
+        for row in range(3):
+            journal.append(record(row))
+    lines = (tmp_path / RECORDS).read_text().splitlines()
+    lines[line - 1] = json.dumps(change(json.loads(lines[line - 1])))
+    content = "".join(f"{each}\n" for each in lines).encode()
+    (tmp_path / RECORDS).write_bytes(content)
+    message = (
+        rf"records.jsonl, line {line}: this version cannot go on with it, {reason}\. Finish the work with "
+        "the version that began it, or delete .* to begin anew"
+    )
+    with pytest.raises(ValueError, match=message), started(tmp_path):
+        pass
+    assert (tmp_path / RECORDS).read_bytes() == content
+
+
+def test_a_field_that_a_later_version_adds_keeps_its_default(tmp_path):
+    with started(tmp_path) as journal:
+        journal.append(record(0, tokens=5))
+    facts = json.loads((tmp_path / RECORDS).read_bytes())
+    del facts["tokens"]
+    (tmp_path / RECORDS).write_text(json.dumps(facts) + "\n")
+    with started(tmp_path) as journal:
+        assert journal.read(0) == record(0)
 
 
 def test_a_row_is_never_done_twice(tmp_path):
@@ -88,6 +146,38 @@ def test_work_without_a_record_may_begin_with_other_settings(tmp_path):
         journal.append(record(0))
     with pytest.raises(ValueError, match="seed was 2, is 1"), started(tmp_path):
         pass
+
+
+def target(digest, name):
+    return {"target": {"digest": digest, "name": name}}
+
+
+def test_another_target_under_the_same_name_is_refused_and_the_same_one_elsewhere_is_not(tmp_path):
+    with open_journal(tmp_path, target("aa", "mine"), 3) as journal:
+        journal.append(record(0))
+    with open_journal(tmp_path, target("aa", "moved/mine"), 3) as journal:
+        assert journal.done == 1
+    message = (
+        "target was {'digest': 'aa', 'name': 'mine'}, is {'digest': 'bb', 'name': 'mine'}. Give the former"
+    )
+    with pytest.raises(ValueError, match=message), open_journal(tmp_path, target("bb", "mine"), 3):
+        pass
+    with pytest.raises(ValueError, match="target was {'digest': 'aa'.*, is 'mine'"):
+        open_journal(tmp_path, {"target": "mine"}, 3).__enter__()
+
+
+def test_a_lock_in_a_folder_that_is_gone_locks_nothing(tmp_path, monkeypatch):
+    """Another process finishes between the opening and the locking of the file."""
+    folder = tmp_path / "work"
+    flock = fcntl.flock
+
+    def late(file, how):
+        shutil.rmtree(folder)
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(ValueError, match="another process has just finished the work in .*work: its output"):
+        started(folder).__enter__()
 
 
 def test_one_process_at_a_time(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dflash_lightning.regenerate.run import HOPELESS_ROWS
 from tests.data.chats import row
 from tests.regenerate.answering import expected, question, read_rows, run, write_rows
 
@@ -67,7 +68,7 @@ def test_too_many_failed_rows_publish_nothing_and_can_be_done_again(chat_server,
         run(tmp_path, rows, chat_server.url)
     assert "in.jsonl:2: http://" in str(error.value)
     assert not (tmp_path / "out.jsonl").exists()
-    with pytest.raises(ValueError, match=r"run again with --retry-failed, or raise --max-failed"):
+    with pytest.raises(ValueError, match=r"run again with --retry-failed, or raise --max-failed$"):
         run(tmp_path, rows, chat_server.url)
     written, _, summary = run(tmp_path, rows, chat_server.url, retry_failed=True)
     assert written == [expected(given, n) for n, given in enumerate(rows)]
@@ -86,14 +87,30 @@ def test_unfinished_work_is_not_continued_with_other_settings_or_another_input(c
         run(tmp_path, rows[:1], chat_server.url)
 
 
-def test_a_run_without_hope_ends_early(chat_server, tmp_path):
-    rows = [question(f"{n} [400:0]") for n in range(250)]
-    with pytest.raises(ValueError, match=r"none of the first 200 rows can be used; .* is failed: the server"):
+def test_a_run_without_hope_ends_early_and_goes_on_when_its_cause_is_gone(chat_server, tmp_path):
+    rows = [question(f"hope {n} [400]") for n in range(HOPELESS_ROWS + 5)]
+    message = (
+        f"none of the first {HOPELESS_ROWS} rows can be used; .* is failed: the server refuses .*"
+        "once the cause is gone, run again with --retry-failed$"
+    )
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path, rows, chat_server.url)
+    written, _, _ = run(tmp_path, rows, chat_server.url, retry_failed=True, max_failed=0.5)
+    assert len(written) >= HOPELESS_ROWS
+
+
+def test_a_run_without_hope_that_no_retry_can_help_says_what_to_delete(chat_server, tmp_path):
+    rows = [{"text": "x"}] * (HOPELESS_ROWS + 5)
+    message = r"is skipped: no messages.*To begin anew with .* delete .*/out.jsonl.unfinished$"
+    with pytest.raises(ValueError, match=message):
         run(tmp_path, rows, chat_server.url)
 
 
 def test_nothing_usable_is_no_output(chat_server, tmp_path):
-    with pytest.raises(ValueError, match=r"none of the 1 rows can be used:\n  1 x skipped: no messages"):
+    message = (
+        r"none of the 1 rows can be used:\n  1 x skipped: no messages(.|\n)*delete .*out.jsonl.unfinished$"
+    )
+    with pytest.raises(ValueError, match=message):
         run(tmp_path, [{"text": "x"}], chat_server.url)
     assert not (tmp_path / "out.jsonl").exists()
 
