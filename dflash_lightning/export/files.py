@@ -66,7 +66,7 @@ def read_dtypes(folder: Path) -> dict[str, torch.dtype]:
     found: dict[str, str] = {}
     for path in _weight_files(folder):
         try:
-            with safe_open(path, framework="pt") as file:
+            with safe_open(path, framework="pt") as file:  # no mapping: it cannot be iterated
                 found |= {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
             raise _damaged(path, error) from error
