@@ -104,6 +104,7 @@ def make_parser() -> ArgumentParser:
 def _evaluate(options: Namespace) -> int:
     from transformers.utils import logging
 
+    from dflash_lightning.data.tokenizer import template_hash
     from dflash_lightning.evaluation.as_json import as_values
     from dflash_lightning.evaluation.drafters import (
         common_block_size,
@@ -114,7 +115,7 @@ def _evaluate(options: Namespace) -> int:
     )
     from dflash_lightning.evaluation.measure import Wanted, measure
     from dflash_lightning.evaluation.prompts import read_prompts
-    from dflash_lightning.evaluation.result import evaluation
+    from dflash_lightning.evaluation.result import ChatFacts, evaluation
     from dflash_lightning.evaluation.table import as_text
     from dflash_lightning.evaluation.tokens import prompt_ids
     from dflash_lightning.export.identity import identity
@@ -123,7 +124,8 @@ def _evaluate(options: Namespace) -> int:
     logging.disable_progress_bar()
     require_device(options.device)
     prompts = read_prompts(options.prompts, category=options.category, limit=options.limit)
-    form = chat_format(options, load_tokenizer(options.target))
+    tokenizer = load_tokenizer(options.target)
+    form = chat_format(options, tokenizer)
     asked = prompt_ids(prompts, form, load_config(options.target), max_new_tokens=options.max_new_tokens)
     target = load_target(options.target, dtype=dtype_named(options.dtype), device=options.device)
     folders = labelled(options.drafter, options.against)
@@ -147,6 +149,11 @@ def _evaluate(options: Namespace) -> int:
         dtype=options.dtype,
         device=options.device,
         block_size=wanted.block_size or 1,
+        chats=ChatFacts(
+            template=template_hash(tokenizer, form.template, form.arguments),
+            arguments=form.arguments,
+            stop_ids=tuple(sorted(form.stop_ids)),
+        ),
     )
     print(as_text(found))
     known = identity(folders, options.target, depth=target.depth) if options.json else None

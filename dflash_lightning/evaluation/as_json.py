@@ -35,6 +35,7 @@ def _values(found: Evaluation) -> dict[str, Any]:
         "max_new_tokens": found.max_new_tokens,
         "prompts_per_pass": found.batch_size,
         "sampling": None if found.sampling is None else asdict(found.sampling),
+        "chats": asdict(found.chats),
         "all": part_values(found.whole),
         "categories": {part.category: part_values(part) for part in found.parts[1:]},
         "compared": {one.kind: comparison_values(one) for one in found.comparisons},

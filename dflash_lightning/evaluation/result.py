@@ -6,6 +6,7 @@ out   Evaluation, which table.py, as_json.py and pictures.py show
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dflash_lightning.decoding.sampling import Sampling
 from dflash_lightning.evaluation.bootstrap import Interval, paired_bootstrap
@@ -26,6 +27,16 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChatFacts:
+    """How prompts became tokens and where answers end: under another template, figures are others."""
+
+    template: str
+    """Digest of template and arguments, as a token store has it."""
+    arguments: Mapping[str, Any]
+    stop_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     target: str
     drafters: Mapping[str, str]
@@ -36,6 +47,7 @@ class Evaluation:
     max_new_tokens: int
     batch_size: int
     sampling: Sampling | None
+    chats: ChatFacts
     parts: tuple[Part, ...]
     """All prompts first, then each category."""
     comparisons: tuple[Comparison, ...] = ()
@@ -59,6 +71,7 @@ def evaluation(
     dtype: str,
     device: str,
     block_size: int,
+    chats: ChatFacts,
 ) -> Evaluation:
     """Sum up; compares A with B where both are there. `measured` has plain decoding first."""
     found = parts(measured, wanted, block_size=block_size)
@@ -72,6 +85,7 @@ def evaluation(
         max_new_tokens=wanted.max_new_tokens,
         batch_size=wanted.batch_size,
         sampling=wanted.sampling,
+        chats=chats,
         parts=tuple(found),
         comparisons=tuple(_compared(measured, found[0], *pair) for pair in pairs),
     )

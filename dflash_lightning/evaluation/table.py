@@ -4,6 +4,7 @@ in    Evaluation
 out   lines
 """
 
+import json
 from collections.abc import Sequence
 from math import isnan
 
@@ -43,10 +44,18 @@ def _settings(found: Evaluation) -> str:
         ("target", f"{found.target}, {found.dtype} on {found.device}"),
         *zip(names, found.drafters.values(), strict=True),
         ("prompts", f"{found.whole.prompts}, {found.batch_size} at a time in one target pass"),
+        ("chats", how_rendered(found)),
         ("answers", f"at most {plural(found.max_new_tokens, 'token')}, {how_drawn(found)}"),
         ("blocks", f"{found.block_size} slots, the anchor included"),
     ]
     return "\n".join(columns(rows, left=2))
+
+
+def how_rendered(found: Evaluation) -> str:
+    chats = found.chats
+    given = f", {json.dumps(dict(chats.arguments), ensure_ascii=False)}" if chats.arguments else ""
+    ends = ", ".join(map(str, chats.stop_ids)) or "none"
+    return f"template {chats.template[:12]}{given}; ids that end an answer: {ends}"
 
 
 def how_drawn(found: Evaluation) -> str:

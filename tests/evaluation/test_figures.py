@@ -12,7 +12,7 @@ from dflash_lightning.evaluation.figures import histogram, parts, slot_shares
 from dflash_lightning.evaluation.finite import finite
 from dflash_lightning.evaluation.measure import Measured, Method, Wanted, group_prompts
 from dflash_lightning.evaluation.pictures import draw_evaluation
-from dflash_lightning.evaluation.result import evaluation
+from dflash_lightning.evaluation.result import ChatFacts, evaluation
 from dflash_lightning.evaluation.table import as_text
 
 
@@ -62,8 +62,11 @@ CHAIN_A = method("chain A", [[2, 4], [3], []], {"maths": 2.0, "chat": 4.0}, wron
 CHAIN_B = method("chain B", [[3, 3], [2, 1], []], {"maths": 2.0, "chat": 2.0})
 
 
+CHATS = ChatFacts(template="0123456789abcdef", arguments={"enable_thinking": False}, stop_ids=(1, 7))
+
+
 def some_evaluation(*measured, drafters):
-    facts = {"target": "toy", "dtype": "float32", "device": "cpu", "block_size": 4}
+    facts = {"target": "toy", "dtype": "float32", "device": "cpu", "block_size": 4, "chats": CHATS}
     return evaluation(measured, WANTED, drafters=drafters, **facts)
 
 
@@ -88,6 +91,7 @@ def test_the_page_says_it_all():
     text = as_text(found)
     for line in (
         "drafter A  one/drafter",
+        'chats      template 0123456789ab, {"enable_thinking": false}; ids that end an answer: 1, 7',
         "method         tau pooled  tau mean  first 32  tokens/s  speed-up  drafting  own text",
         "chain A              3.00      3.00      3.00       2.0      1.00       25%       2/3",
         "prompt lookup",
@@ -103,6 +107,11 @@ def test_the_page_says_it_all():
     assert values["categories"]["chat"]["methods"]["chain B"]["tau_mean"] == 1.5
     assert values["compared"]["chain"]["difference"] == pytest.approx(9 / 4 - 3.0)
     assert values["compared"]["chain"]["prompts"] == 2
+    assert json.loads(json.dumps(values))["chats"] == {
+        "template": "0123456789abcdef",
+        "arguments": {"enable_thinking": False},
+        "stop_ids": [1, 7],
+    }
 
 
 def test_stages_are_timed_over_all_categories_and_only_given_there():
@@ -119,7 +128,7 @@ def compared_over(prompts, better=1):
         method(name, [[rounds] * 2] * prompts, {"c": 1.0})
         for name, rounds in (("plain", 1), ("chain A", 2), ("chain B", 2 + better))
     ]
-    facts = {"target": "toy", "dtype": "float32", "device": "cpu", "block_size": 4}
+    facts = {"target": "toy", "dtype": "float32", "device": "cpu", "block_size": 4, "chats": CHATS}
     return evaluation(measured, wanted, drafters={"A": "a", "B": "b"}, **facts)
 
 
@@ -151,7 +160,7 @@ def test_pictures_are_drawn_whatever_the_names(tmp_path, suffix):
     wanted = Wanted(prompts=[[5]] * len(AWKWARD), categories=AWKWARD, max_new_tokens=8)
     rounds, seconds = [[2]] * len(AWKWARD), dict.fromkeys(AWKWARD, 1.0)
     measured = [method("plain", rounds, seconds), method("chain", rounds, seconds)]
-    facts = {"target": "to $\\frac$ y", "dtype": "float32", "device": "cpu", "block_size": 4}
+    facts = {"target": "to $\\frac$ y", "dtype": "float32", "device": "cpu", "block_size": 4, "chats": CHATS}
     found = evaluation(measured, wanted, drafters={"": "runs/a $\\frac$ b"}, **facts)
     draw_evaluation(found, tmp_path / f"page.{suffix}")
     assert (tmp_path / f"page.{suffix}").stat().st_size > 10_000

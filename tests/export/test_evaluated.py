@@ -10,7 +10,7 @@ from dflash_lightning.decoding.acceptance import AcceptanceLength, acceptance_le
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.evaluation.as_json import as_values
 from dflash_lightning.evaluation.figures import Figures, Part
-from dflash_lightning.evaluation.result import Evaluation
+from dflash_lightning.evaluation.result import ChatFacts, Evaluation
 from dflash_lightning.export.checkpoint import TrainedDrafter
 from dflash_lightning.export.evaluated import acceptance_section
 from dflash_lightning.export.facts import RunFacts
@@ -60,6 +60,7 @@ def written(path, known=None, **changes):
         "max_new_tokens": 128,
         "batch_size": 4,
         "sampling": None,
+        "chats": ChatFacts(template="7e", arguments={}, stop_ids=(1,)),
         "parts": (part("all", 1.0, 2.346, 2.9), part("code", 1.0, 3.0, 3.5)),
     }
     path.write_text(json.dumps(as_values(Evaluation(**given | changes), known)))
