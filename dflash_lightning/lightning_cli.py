@@ -105,6 +105,18 @@ def require_each_once(listed: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
+def require_weights(command: str, config: Any) -> None:
+    """`validate` and `test` of fresh random weights would give figures that look like a drafter's.
+
+    Raises: ValueError where neither a checkpoint nor an exported drafter is named.
+    """
+    if command != "fit" and not config.get("ckpt_path") and not config.model.init_from:
+        raise ValueError(
+            f"{command} measures a checkpoint, and none is named: give --ckpt_path best, last, a file or an "
+            "address; or model.init_from, the folder of an exported drafter"
+        )
+
+
 def free_name(folder: Path, stem: str) -> Path:
     """config.yaml, config-2.yaml, ...: a resumed run keeps both configs."""
     number = 1
@@ -155,6 +167,7 @@ class DFlashCLI(LightningCLI):
             config.ckpt_path = None
         listed = [callback.as_dict() for callback in config.trainer.callbacks or []]
         require_each_once(listed)
+        require_weights(self.config.subcommand, config)
         if config.get("ckpt_path"):
             config.ckpt_path = meant_by(config.ckpt_path, listed, _run_folder(config))
         if config.get("ckpt_path") and self.config.subcommand == "fit":

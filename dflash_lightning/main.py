@@ -69,7 +69,9 @@ def _for_people() -> tuple[type[Exception], ...]:
     """
     from dflash_lightning.checkpoint.stores.errors import StoreError
 
-    return ValueError, OSError, StoreError
+    lightning = sys.modules.get("lightning.fabric.utilities.exceptions")  # where it was imported, else not
+    theirs = () if lightning is None else (lightning.MisconfigurationException,)
+    return ValueError, OSError, StoreError, *theirs
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 import pytest
 
 from dflash_lightning.lightning_cli import read_config, run_cli
+from dflash_lightning.main import main
 from dflash_lightning.short_errors import meant
 
 OPTIONS = ["-c", "--config", "--model", "--model.lr", "--trainer.max_steps", "--trainer.max_epochs"]
@@ -34,6 +35,37 @@ def test_no_list_of_options_buries_the_message(way, tmp_path, capsys):
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) <= 3
     assert lines[-1].startswith("model.lrr: did you mean model.lr")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{class_path: GradNrm}", "GradNrm: did you mean GradNorm?"),
+        ("{class_path: BucketMix, init_args: {windoww: 3}}", "BucketMix takes window_steps, epoch_picture"),
+        ("{class_path: EarlyStoping}", "EarlyStoping: did you mean EarlyStopping?"),
+    ],
+)
+def test_a_mistyped_callback_is_one_message_too(entry, message, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(f"trainer: {{callbacks+: [{entry}]}}\n")
+    with pytest.raises(SystemExit):
+        read_config(["--config", "configs/tiny.yaml", "--config", str(tmp_path / "mine.yaml")])
+    told = capsys.readouterr().err
+    assert told.strip().endswith(message)
+    assert "Subtypes" not in told
+    assert "NoneType" not in told
+
+
+@pytest.mark.parametrize("command", ["validate", "test"])
+def test_fresh_random_weights_are_not_measured(command):
+    with pytest.raises(
+        ValueError, match=f"{command} measures a checkpoint, and none is named: give --ckpt_path best"
+    ):
+        run_cli([command, "--config", "configs/tiny.yaml"])
+
+
+def test_what_lightning_refuses_is_one_message_too(capsys):
+    assert main(["fit", "--config", "configs/tiny.yaml", "--trainer.max_steps=-5"]) == 1
+    assert "`max_steps` must be a non-negative integer or -1" in capsys.readouterr().err
 
 
 def test_a_callback_of_ours_is_listed_once():

@@ -15,6 +15,7 @@ import numpy.typing as npt
 Message = dict[str, Any]
 IntArray = npt.NDArray[np.int64]
 
+NO_ANSWER = "no assistant turn"
 ROLES = {
     "system": "system",
     "developer": "developer",
@@ -116,7 +117,7 @@ def _asked_and_answered(messages: list[Message]) -> list[Message]:
     """Cut after the last answer: the rest is context of no answer. Raises RowError if nothing was asked."""
     roles = [message["role"] for message in messages]
     if "assistant" not in roles:
-        raise RowError("no assistant turn")
+        raise RowError(NO_ANSWER)
     if "user" not in roles[: roles.index("assistant")]:
         raise RowError("the assistant speaks before the user", "no prompt to answer")
     last = len(roles) - 1 - roles[::-1].index("assistant")

@@ -44,7 +44,7 @@ class DFlashDataModule(LightningDataModule):
 
     Args:
         store: Folder that `python cli.py prepare` wrote.
-        test_store: Another, whose validation rows `test` measures; null: those of `store`.
+        test_store: Another, whose validation rows `test` measures: rows that no checkpoint was chosen by.
         plan: How samples become batches, and in which order they come.
         block_size: Block size of the drafter; taken from model.block_size.
         num_anchors: Anchors per sequence and epoch; taken from model.num_anchors.
@@ -88,8 +88,8 @@ class DFlashDataModule(LightningDataModule):
         self.store = TokenStore.open(self.store_path)
         self.held_out = self.store
         """Its validation rows are measured, by `validate` and `test`."""
-        if stage == "test" and self.test_store_path is not None:
-            self.held_out = TokenStore.open(self.test_store_path)
+        if stage == "test":
+            self.held_out = TokenStore.open(self._named_test_store())
         samples = self.store.samples("train")
         config = replace(self.plan_config, edges=resolve_edges(samples, self.plan_config))
         self.epochs = self._planned(samples, config)
@@ -103,6 +103,15 @@ class DFlashDataModule(LightningDataModule):
             rank_zero_info(describe(summary))
             if warning := final_run_warning(summary):
                 rank_zero_warn(warning)
+
+    def _named_test_store(self) -> str:
+        if self.test_store_path is None:
+            raise ValueError(
+                "data.test_store is not set, and `test` measures rows that no checkpoint was chosen by: name "
+                "a token store of such rows (`prepare --validation-share 1` makes one of a file), or measure "
+                "the validation rows of data.store with `validate`"
+            )
+        return self.test_store_path
 
     def _measure_nothing(self, stage: str) -> None:
         if stage != "fit":

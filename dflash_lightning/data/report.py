@@ -8,7 +8,7 @@ law   kept + skipped by reason = read; a reason is never shown without a place t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dflash_lightning.data.conversations import RowError
+from dflash_lightning.data.conversations import NO_ANSWER, RowError
 from dflash_lightning.data.split import Split
 from dflash_lightning.data.tokens import TokenRow
 
@@ -65,18 +65,26 @@ class Report:
     def require_hope(self) -> None:
         """Stop early when nothing at the start of the input can be used. Raises TooManySkipped."""
         if not self.num_kept and self.read >= HOPELESS_ROWS:
-            raise TooManySkipped(f"none of the first {self.read} rows can be used:\n{self.top_reasons()}")
+            raise TooManySkipped(f"none of the first {self.read} rows can be used:\n{self._why()}")
 
     def require_enough(self, max_skipped: float) -> None:
         """Raises TooManySkipped if nothing was kept, or more than the share `max_skipped` was not."""
         if not self.num_kept:
-            raise TooManySkipped(f"none of the {self.read} rows can be used:\n{self.top_reasons()}")
+            raise TooManySkipped(f"none of the {self.read} rows can be used:\n{self._why()}")
         share = self.num_skipped / self.read
         if share > max_skipped:
             raise TooManySkipped(
                 f"{self.num_skipped} of {self.read} rows ({share:.1%}) would be skipped, more than the limit "
                 f"of {max_skipped:.1%}:\n{self.top_reasons()}\nRepair the input, or raise --max-skipped"
             )
+
+    def _why(self) -> str:
+        """Why nothing can be used, and who writes the answers that are missing."""
+        way_out = (
+            "\nA chat without an answer has nothing to train on: `python cli.py regenerate` lets the target "
+            "write one; prepare what comes out of it"
+        )
+        return self.top_reasons() + (way_out if NO_ANSWER in self.skipped else "")
 
     def top_reasons(self, count: int = 3) -> str:
         lines = []

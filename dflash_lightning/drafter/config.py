@@ -114,8 +114,7 @@ def _check_shape(config: DrafterConfig) -> None:
         )
     if config.head_dim % 2:
         raise ValueError(f"head_dim must be even for rotary embedding, got {config.head_dim}")
-    if config.block_size < 2:
-        raise ValueError(f"block_size counts the anchor, so it must be at least 2, got {config.block_size}")
+    require_block_size(config.block_size)
     if not 0 <= config.mask_token_id < config.vocab_size:
         raise ValueError(
             f"mask_token_id {config.mask_token_id} is not a row of the target's embedding table "
@@ -152,3 +151,9 @@ def _check_layer_types(config: DrafterConfig) -> None:
         raise ValueError(
             f"sliding_attention layers need a positive sliding_window, got {config.sliding_window}"
         )
+
+
+def require_block_size(block_size: int) -> None:
+    """Raises ValueError for a block that drafts nothing."""
+    if block_size < 2:
+        raise ValueError(f"block_size counts the anchor, so it must be at least 2, got {block_size}")

@@ -62,7 +62,12 @@ def as_ghost(window: Window) -> Window:
 
 
 def windows_in(num_batches: int, *, world: int, accumulate: int, tail: Tail) -> int:
-    """Optimizer steps that so many batches make."""
+    """Optimizer steps that so many batches make. Raises ValueError for a window of no batches."""
+    if accumulate < 1:
+        raise ValueError(
+            "trainer.accumulate_grad_batches counts the micro-batches of an optimizer step on each rank: at "
+            f"least 1, got {accumulate}"
+        )
     full, rest = divmod(num_batches, world * accumulate)
     return full + (rest >= (world if tail == "drop" else 1))
 

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from dflash_lightning.data.batch import TokenBatch
+from dflash_lightning.drafter.config import require_block_size
 from dflash_lightning.drafter.mask import Attention
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.objective.kinds import CrossEntropy, Objective
@@ -122,6 +123,7 @@ class DFlashModule(TargetSteps):
         self.activation_checkpointing = activation_checkpointing
         self.head_chunk = head_chunk
         self.seed = seed
+        require_block_size(block_size)  # before anything counts slots
         self.drafter: DFlashDrafter | None = None
         self.tree_watch = TreeWatch(tree_budgets, tree_every_n_steps)
         self.validation = ValidationSums(block_size, tree_budgets)

@@ -94,6 +94,9 @@ def test_workers_give_the_same_batches(tmp_path, toy_target, store):
         ({"val_check_interval": timedelta(minutes=1)}, "val_check_interval is a time"),
         ({"precision": "bf16-true"}, "precision is 'bf16-true', but only 32-true and bf16-mixed"),
         ({"gradient_clip_algorithm": "value"}, "gradients are clipped by their global norm"),
+        ({"gradient_clip_val": -1.0}, "gradient_clip_val is -1.0: .* must be above 0; null does not clip"),
+        ({"gradient_clip_val": 0.0}, "gradient_clip_val is 0.0: .* must be above 0"),
+        ({"accumulate_grad_batches": 0}, "accumulate_grad_batches counts .* at least 1, got 0"),
         ({"max_epochs": -1}, "the run has no end: set trainer.max_epochs or trainer.max_steps"),
         ({"callbacks": [GradientAccumulationScheduler({1: 4})]}, "GradientAccumulationScheduler is in"),
     ],
@@ -108,6 +111,12 @@ def test_trainer_settings_that_would_break_the_plan_are_refused(
         settings["accumulate_grad_batches"] = 1
     with pytest.raises(ValueError, match=message):
         toy_trainer(tmp_path, **settings).fit(toy_module(toy_target), toy_data(store))
+
+
+@pytest.mark.parametrize("block_size", [-3, 0, 1])
+def test_a_block_that_drafts_nothing_is_refused_at_once(block_size, toy_target):
+    with pytest.raises(ValueError, match=f"block_size counts the anchor, .* at least 2, got {block_size}"):
+        toy_module(toy_target, block_size=block_size)
 
 
 # --- learning

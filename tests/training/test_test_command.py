@@ -55,10 +55,9 @@ def test_it_measures_the_other_store_as_a_validation_would(tmp_path, toy_target,
     assert renamed(tested, "val") == pytest.approx(validated, rel=1e-6)
 
 
-def test_without_another_store_it_measures_the_validation_rows(tmp_path, toy_target, stores, checkpoint):
-    tested = measure("test", tmp_path, toy_target, checkpoint, store=stores[0])
-    validated = measure("val", tmp_path, toy_target, checkpoint, store=stores[0], test_store=str(stores[1]))
-    assert renamed(tested, "val") == pytest.approx(validated, rel=1e-6)
+def test_rows_that_the_checkpoint_was_chosen_by_are_no_test(tmp_path, toy_target, stores, checkpoint):
+    with pytest.raises(ValueError, match=r"data.test_store is not set.* --validation-share 1.* `validate`"):
+        measure("test", tmp_path, toy_target, checkpoint, store=stores[0])
 
 
 def test_a_store_of_another_tokenizer_is_refused(tmp_path, toy_target, stores, checkpoint):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning import Trainer
 from lightning.pytorch.loops.loop import _Loop
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 if TYPE_CHECKING:
     from dflash_lightning.training.module import DFlashModule
@@ -72,6 +72,19 @@ def _require_same_target(saved: Mapping[str, Any], module: "DFlashModule") -> No
         )
 
 
+def _tell_what_is_left(position: Mapping[str, int], trainer: Trainer) -> None:
+    """Lightning ends such a run at once, as one that has reached its goal."""
+    for made, limit, name in (
+        (position["steps"], trainer.max_steps, "max_steps"),
+        (position["epoch"], trainer.max_epochs, "max_epochs"),
+    ):
+        if limit is not None and 0 <= limit <= made and made:
+            rank_zero_warn(
+                f"nothing is left to train: the checkpoint has {made} {name.removeprefix('max_')} behind it, "
+                f"and trainer.{name} is {limit}; raise it to go on"
+            )
+
+
 def plain(value: Any) -> Any:
     """Tuples as lists, so that what was saved compares equal to what is loaded."""
     if isinstance(value, Mapping):
@@ -110,6 +123,7 @@ def load_extras(module: "DFlashModule", checkpoint: dict[str, Any]) -> None:
     if module.trainer.state.fn != "fit":
         return
     _require_same_target(saved, module)
+    _tell_what_is_left(checkpoint[type(module.data).__qualname__]["position"], module.trainer)
     for line in differing(saved["settings"], plain(_settings(module))):
         rank_zero_info(f"resuming with another setting, which wins: {line}")
     module.logged.load_state_dict(saved["logged"])

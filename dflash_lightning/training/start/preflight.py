@@ -73,6 +73,16 @@ def whole_windows_only(trainer: Trainer, module: "DFlashModule", data: DFlashDat
 
 
 @check
+def clipping_has_a_limit(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
+    limit = trainer.gradient_clip_val
+    if limit is not None and limit <= 0:
+        raise ValueError(
+            f"trainer.gradient_clip_val is {limit}: the largest norm that a gradient may have must be above "
+            "0; null does not clip"
+        )
+
+
+@check
 def accumulation_is_constant(trainer: Trainer, module: "DFlashModule", data: DFlashDataModule) -> None:
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by a connector
     if any(isinstance(callback, GradientAccumulationScheduler) for callback in callbacks):

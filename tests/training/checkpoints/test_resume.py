@@ -149,8 +149,11 @@ def test_without_callbacks_resume_is_still_exact(whole, tmp_path, toy_target, st
     assert_equal_state(ours, whole)
 
 
-def test_a_finished_run_resumes_to_nothing(whole, tmp_path, toy_target, store):
-    ours = run(tmp_path, toy_target, store, resume=checkpoint(whole, 12))
+def test_a_finished_run_resumes_to_nothing_and_says_so(whole, tmp_path, toy_target, store):
+    with pytest.warns(
+        UserWarning, match="nothing is left to train: .* 2 epochs behind it, and trainer.max_epochs"
+    ):
+        ours = run(tmp_path, toy_target, store, resume=checkpoint(whole, 12))
     assert ours["recorder"].batches == []
     assert ours["position"].steps == 12
 
