@@ -10,7 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
@@ -61,8 +61,10 @@ def _like(word: str, known: Iterable[str]) -> str:
     return f"{word.lstrip('-')}: did you mean {names}?" if close else ""
 
 
-def _classes(*bases: type) -> list[str]:
-    below: list[type] = [one for base in bases for one in base.__subclasses__()]
+def _classes(*bases: type[Any]) -> list[str]:
+    below: list[type[Any]] = []
+    for base in bases:
+        below += base.__subclasses__()
     return [one.__name__ for one in below] + (_classes(*below) if below else [])
 
 
