@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 from jsonargparse import set_parsing_settings
-from lightning import LightningModule, Trainer
+from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
-from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.loggers import Logger, WandbLogger
 
 from dflash_lightning import callbacks
 from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
@@ -125,6 +125,20 @@ def free_name(folder: Path, stem: str) -> Path:
     return path
 
 
+class TrainerParser(ShortErrors, LightningArgumentParser):
+    """Knows the callbacks and loggers that YAML may name."""
+
+    def class_names(self) -> list[str]:
+        return class_names_below(Callback, Logger)
+
+
+def class_names_below(*bases: type[Any]) -> list[str]:
+    below: list[type[Any]] = []
+    for base in bases:
+        below += base.__subclasses__()
+    return [one.__name__ for one in below] + (class_names_below(*below) if below else [])
+
+
 class DFlashCLI(LightningCLI):
     """`python cli.py fit --config ...`; a second --config is laid over the first."""
 
@@ -229,7 +243,7 @@ def _cli(arguments: ArgsType, *, run: bool, kind: type[DFlashCLI] = DFlashCLI) -
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
         parser_kwargs={"parser_mode": "omegaconf+"},
-        parser_class=ShortErrors,
+        parser_class=TrainerParser,
         args=arguments,
         run=run,
     )

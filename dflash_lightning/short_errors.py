@@ -10,11 +10,9 @@ import re
 import textwrap
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from lightning.pytorch import Callback
-from lightning.pytorch.cli import LightningArgumentParser
-from lightning.pytorch.loggers import Logger
+from jsonargparse import ArgumentParser
 
 from dflash_lightning.parser_words import reasons
 
@@ -24,15 +22,20 @@ UNKNOWN_CLASS = re.compile(r"Expected a dot import path string: (\S+)")
 UNKNOWN_ARGUMENT = re.compile(r"given class_path '([\w.]+)':\s+Option '(\w+)' is not accepted")
 
 
-class ShortErrors(LightningArgumentParser):
-    """LightningArgumentParser, for people who mistype."""
+class ShortErrors(ArgumentParser):
+    """jsonargparse's ArgumentParser, for people who mistype."""
 
     def print_usage(self, file: object = None) -> None:
         """Not in front of an error; `--help` shows it."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         asked = getattr(ex, "subcommand_parser", None) or self
-        super().error(shortened(message) + meant(message, asked._option_string_actions), ex)
+        told = shortened(message) + meant(message, asked._option_string_actions, self.class_names())
+        super().error(told, ex)
+
+    def class_names(self) -> Iterable[str]:
+        """Those that a `class_path` may name in short."""
+        return ()
 
 
 def shortened(message: str) -> str:
@@ -42,7 +45,7 @@ def shortened(message: str) -> str:
     return message if told == textwrap.dedent(account) else f"{key}:\n{textwrap.indent(told, '  ')}"
 
 
-def meant(message: str, options: Iterable[str]) -> str:
+def meant(message: str, options: Iterable[str], classes: Iterable[str] = ()) -> str:
     """Behind a message about an option, a key, a class or an argument that nobody knows: those that look most
     like it, or nothing."""
     known = [option for option in options if option.startswith("--")]
@@ -50,7 +53,7 @@ def meant(message: str, options: Iterable[str]) -> str:
     words = [word.split("=", 1)[0] for word in found[1].split() if word.startswith("--")] if found else []
     words += [f"--{key}" for key in UNKNOWN_KEY.findall(message)]
     lines = [_like(word, known) for word in words]
-    lines += [_like(name, _classes(Callback, Logger)) for name in UNKNOWN_CLASS.findall(message)]
+    lines += [_like(name, classes) for name in UNKNOWN_CLASS.findall(message)]
     lines += [_arguments_of(path) for path, _ in UNKNOWN_ARGUMENT.findall(message)]
     return "".join(f"\n{line}" for line in lines if line)
 
@@ -59,13 +62,6 @@ def _like(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, list(known), n=2, cutoff=0.75)
     names = " or ".join(name.lstrip("-") for name in close)
     return f"{word.lstrip('-')}: did you mean {names}?" if close else ""
-
-
-def _classes(*bases: type[Any]) -> list[str]:
-    below: list[type[Any]] = []
-    for base in bases:
-        below += base.__subclasses__()
-    return [one.__name__ for one in below] + (_classes(*below) if below else [])
 
 
 def _arguments_of(path: str) -> str:

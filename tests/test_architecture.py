@@ -48,7 +48,7 @@ def test_planning_needs_numpy_and_nothing_else(path):
 def test_lightning_is_imported_where_lightning_runs_and_nowhere_else():
     package = ROOT / "dflash_lightning"
     users = {str(p.relative_to(package)) for p in package.rglob("*.py") if "lightning" in roots(p)}
-    allowed = {"data/datamodule.py", "dry_run.py", "lightning_cli.py", "short_errors.py"}
+    allowed = {"data/datamodule.py", "dry_run.py", "lightning_cli.py"}
     assert {u for u in users if not u.startswith(("training/", "callbacks/"))} == allowed
 
 
