@@ -6,6 +6,7 @@ Each command is imported only when named: importing Lightning takes seconds that
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 from dflash_lightning.parser_words import reasons
@@ -51,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(HELP.format(commands="\n".join(f"  {n:<11} {text}" for n, text in COMMANDS.items())))
         return 0
     if name not in COMMANDS:
-        print(f"unknown command {name!r}; choose one of {', '.join(COMMANDS)}", file=sys.stderr)
+        close = get_close_matches(name, COMMANDS, n=1)
+        guess = f"; did you mean {close[0]}?" if close else "."
+        print(f"unknown command {name!r}{guess} There are: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
         return _run(name, arguments)

@@ -14,7 +14,10 @@ def test_help_names_every_command(capsys):
 
 def test_an_unknown_command_is_named(capsys):
     assert main(["fitt"]) == 2
-    assert f"unknown command 'fitt'; choose one of {', '.join(COMMANDS)}" in capsys.readouterr().err
+    told = f"unknown command 'fitt'; did you mean fit? There are: {', '.join(COMMANDS)}"
+    assert told in capsys.readouterr().err
+    assert main(["xyz"]) == 2
+    assert "unknown command 'xyz'. There are: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in TRAINER_COMMANDS])
