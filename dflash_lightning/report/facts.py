@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from dflash_lightning.redact import redact
+from dflash_lightning.report.config import find_config, load_config
 from dflash_lightning.report.figures.machine import pace_of
 from dflash_lightning.report.figures.progress import skipped_steps
 from dflash_lightning.report.figures.reading import series, val_series
@@ -64,12 +64,11 @@ def key_figures(run: Run) -> dict[str, str]:
 
 def settings_of(run: Run) -> dict[str, str]:
     """Settings from the run's config.yaml that say what was trained, and how; empty without that file."""
-    found = find_config(Path(run.path))
+    found = None if run.log is None else find_config(run.log, Path(run.path))
     if found is None:
         return {}
-    try:
-        config = yaml.safe_load(found.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError, OSError, RecursionError):
+    config = load_config(found)
+    if config is None:
         return {"settings": f"{found.name} cannot be read"}
     shown = redact(config, {})  # the config of another trainer may hold what ours would not
     values = {label: _look_up(shown, path) for label, path in SETTINGS}
@@ -80,16 +79,6 @@ def headline(verdict: Verdict) -> str:
     """The headline where the kind stands beside it already: without it, as a sentence."""
     text = verdict.headline.removeprefix(f"{verdict.kind}: ")
     return text[:1].upper() + text[1:]
-
-
-def find_config(path: Path) -> Path | None:
-    """config.yaml of a run's folder, of the newest version of its logs, or of the folder a log lies in."""
-    if path.is_file():
-        places = [path.parent, path.parent.parent.parent]
-    else:
-        versions = sorted(path.glob("logs/version_*"), key=lambda folder: folder.stat().st_mtime)
-        places = [path, *reversed(versions)]
-    return next((place / "config.yaml" for place in places if (place / "config.yaml").is_file()), None)
 
 
 def short(number: float) -> str:

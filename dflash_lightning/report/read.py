@@ -1,4 +1,4 @@
-"""Finds and reads the log of a run, in three stages: find the files, join them, sort them by step.
+"""Finds and reads the log of a run, in four stages: find, choose, join, sort by step.
 
 in    a run's folder, a metrics.csv, a W&B folder, another trainer's JSONL or trainer_state.json
 out   Run
@@ -13,32 +13,32 @@ from typing import Any
 import numpy as np
 
 from dflash_lightning.report.aliases import ALIASES, looked_for, with_our_names
-from dflash_lightning.report.join import join
+from dflash_lightning.report.join import holds_training, join, logs_of_run
 from dflash_lightning.report.narrow import narrow
 from dflash_lightning.report.run import LOSS, Run
-from dflash_lightning.report.sources.find import find_log
+from dflash_lightning.report.sources.find import find_logs
 from dflash_lightning.report.sources.json_log import read_objects
 from dflash_lightning.report.sources.micro_log import PATTERN, read_micro_log, singles
 from dflash_lightning.report.sources.rows import Row, Rows, is_step, number
-from dflash_lightning.report.table import tabulate
+from dflash_lightning.report.table import HOUSEKEEPING, tabulate
 
 LOGGER_STEPS = ("step", "trainer/global_step")
 STEPS = ("train/step", *ALIASES["train/step"])
 SKIPPED = "skipped_steps.jsonl"
+EVALUATIONS = "Validate and test write logs of their own: name the folder of a run that was fitted"
+MOST_NAMES = 6
+"""Names that a list in a message shows."""
 
 
 def read_run(path: Path, *, steps: tuple[int, int] | None = None) -> Run:
     """The log at `path`; `steps` keeps those from the first to the last, both included.
 
-    Raises: OSError where there is nothing to read, ValueError where it holds no loss.
+    Raises: OSError where there is nothing to read, ValueError where nothing holds a step with its loss.
     """
-    found = find_log(path)
-    parts = [_with_steps(part) for part in found.read()]
-    source = join(parts, same_run=source_is_one_run(found.files))
+    used, choice_notes = _choose(path)
+    source = join(used)
     train, validation = tabulate(source.rows)
-    if LOSS not in train.values:
-        raise ValueError(_no_loss(source))
-    folders = _folders(path, found.files)
+    folders = _folders(path, [part.path for part in used])
     micro, micro_notes = read_micro_log([file for folder in folders for file in sorted(folder.glob(PATTERN))])
     skipped, skipped_notes = _skipped([folder / SKIPPED for folder in folders])
     run = Run(
@@ -53,14 +53,23 @@ def read_run(path: Path, *, steps: tuple[int, int] | None = None) -> Run:
         skipped=skipped,
         non_finite=train.non_finite,
         complete=source.complete,
-        notes=[*found.notes, *source.notes, *train.notes, *micro_notes, *skipped_notes],
+        notes=[*choice_notes, *source.notes, *train.notes, *micro_notes, *skipped_notes],
+        log=source.path,
     )
     return run if steps is None else narrow(run, *steps)
 
 
-def source_is_one_run(files: Sequence[Path]) -> bool:
-    """W&B's files carry the run's id; a CSV logger's versions may be different runs."""
-    return files[-1].suffix == ".wandb"
+def _choose(path: Path) -> tuple[list[Rows], list[str]]:
+    """(logs of the run, oldest first; notes): validate, test and failed starts leave logs of their own."""
+    idle: list[Rows] = []
+    for found in find_logs(path):
+        parts = [_with_steps(part) for part in found.read()]
+        idle += [part for part in parts if not holds_training(part)]
+        if used := logs_of_run(parts, found.relation):
+            count = "1 log" if len(idle) == 1 else f"{len(idle)} logs"
+            left_out = f"left out {count} without training: {_listed([_name(part) for part in idle])}"
+            return used, [*found.notes, *([left_out] if idle else [])]
+    raise ValueError(_no_loss(idle[0]) if len(idle) == 1 else _no_training(path, idle))
 
 
 def _with_steps(part: Rows) -> Rows:
@@ -111,4 +120,26 @@ def _no_loss(source: Rows) -> str:
         return (
             f"{source.path} holds no step: looked for {looked_for('train/step')}; it has {', '.join(names)}"
         )
-    return f"{source.path} holds no loss: looked for {looked_for(LOSS)}; it has {', '.join(names)}"
+    hint = f". {EVALUATIONS}" if any(name.startswith(("val/", "test/")) for name in names) else ""
+    return f"{source.path} holds no loss: looked for {looked_for(LOSS)}; it has {', '.join(names)}{hint}"
+
+
+def _no_training(path: Path, idle: Sequence[Rows]) -> str:
+    held = []
+    for part in idle:
+        names = sorted({name for row in part.rows for name in row} - HOUSEKEEPING)
+        held.append(f"{_name(part)} ({_listed(names) if names else 'no values'})")
+    return (
+        f"none of the {len(idle)} logs in {path} is one of a training: looked for {looked_for(LOSS)} "
+        f"beside {looked_for('train/step')}; found {_listed(held)}. {EVALUATIONS}"
+    )
+
+
+def _name(part: Rows) -> str:
+    """A file that is named like others goes by its folder."""
+    return part.path.parent.name if part.path.suffix in (".csv", ".wandb") else part.path.name
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names."""
+    return ", ".join([*names[:MOST_NAMES], *(["..."] if len(names) > MOST_NAMES else [])])

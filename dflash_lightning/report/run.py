@@ -7,6 +7,7 @@ law   steps never fall; values[name] has one entry per step, NaN where that name
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,8 @@ class Run:
     """False where the log breaks off in the middle of a line."""
     notes: list[str] = field(default_factory=list)
     """What could not be read, or was joined, in words."""
+    log: Path | None = None
+    """The newest of its files: the run's config lies beside it."""
 
     @property
     def loss(self) -> FloatArray:

@@ -57,7 +57,9 @@ def _table(rows: Iterable[Row], *, validation: bool) -> Table:
 
 def _part(row: Row, validation: bool) -> Row:
     kept = row.keys() - HOUSEKEEPING
-    return {name: row[name] for name in kept if name.startswith("val/") == validation}
+    if validation:
+        return {name: row[name] for name in kept if name.startswith("val/")}
+    return {name: row[name] for name in kept if not name.startswith(("val/", "test/"))}
 
 
 def _arrays(merged: Mapping[float, Sequence[Row]], repeated: int) -> Table:

@@ -115,3 +115,27 @@ def test_space_that_nothing_was_written_to_is_no_damage(tmp_path):
     run = read_run(folder)
     assert run.complete
     assert run.notes == []
+
+
+EVALUATION = [{"val/tau": 2.5, "trainer/global_step": 0}, {"test/tau": 2.5, "trainer/global_step": 0}]
+
+
+@pytest.mark.parametrize("run_id", ["abc", "new"], ids=["under the run's id", "under an id of its own"])
+@pytest.mark.parametrize("later", [[], EVALUATION, None], ids=["no rows", "evaluation", "empty file"])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_an_evaluation_or_a_failed_start_is_no_part_of_the_run(tmp_path, run_id, later, resumed):
+    """Before a resumed part and behind it."""
+    write_wandb(tmp_path / "wandb/offline-run-20260101_000000-abc", rows(1, 60))
+    folders = [tmp_path / f"wandb/offline-run-2026010{day}_000000-{run_id}" for day in (2, 4)]
+    for folder in folders:
+        write_wandb(folder, later or [])
+        if later is None:
+            (folder / f"run-{run_id}.wandb").write_bytes(b"")
+    if resumed:
+        write_wandb(tmp_path / "wandb/offline-run-20260103_000000-abc", rows(51, 100, loss=1.0))
+    run = read_run(tmp_path)
+    assert run.steps.tolist() == list(range(1, 101 if resumed else 61))
+    assert run.loss[0] == 2.0
+    assert run.loss[-1] == (1.0 if resumed else 2.0)
+    assert not len(run.val_steps)
+    assert f"left out 2 logs without training: {', '.join(folder.name for folder in folders)}" in run.notes

@@ -67,10 +67,10 @@ def _decoded(path: Path) -> Iterator[Any]:
 def records(path: Path) -> Iterator[bytes | None]:
     """The payload of each whole record, over block borders; None for each damaged place.
 
-    Raises: ValueError where `path` does not begin like a W&B run file.
+    Raises: ValueError where `path` does not begin like a W&B run file; an empty one is of a failed start.
     """
     content = path.read_bytes()
-    if content[:4] != MAGIC:
+    if content and content[:4] != MAGIC:
         raise ValueError(f"{path} is no W&B run file: it does not begin with {MAGIC.decode()}")
     at = HEADER
     whole: bytes | None = None
