@@ -74,7 +74,9 @@ def make_parser() -> ArgumentParser:
         metavar="FILE",
         help="files, folders or globs of prompts",
     )
-    add("--category", default="category", metavar="COLUMN", help="column that names the kind of a prompt")
+    add(
+        "--category", metavar="COLUMN", help="column with the kind of a prompt; by default `category`, if any"
+    )
     add("--limit", type=int, metavar="N", help="only the first so many prompts")
     add("--tree", type=int, nargs="+", default=[], metavar="M", help="also trees of so many nodes")
     add("--batch-size", type=int, default=8, metavar="N", help="prompts per target pass")

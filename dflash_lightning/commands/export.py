@@ -82,19 +82,23 @@ def make_parser() -> ArgumentParser:
         "if they differ. If --output holds a drafter already, without --overwrite, that one is checked and "
         "nothing written",
     )
-    add("--overwrite", action="store_true", help="replace the drafter that is already in --output")
+    add(
+        "--overwrite",
+        action="store_true",
+        help="replace the drafter that is already in --output; another model never is",
+    )
     add_store_options(parser)
     return parser
 
 
 def _export(options: Namespace) -> int:
-    from dflash_lightning.export.files import is_exported
+    from dflash_lightning.export.replaceable import holds_drafter
 
     folder = Path(options.output)
-    keep = is_exported(folder) and not options.overwrite
+    keep = holds_drafter(folder) and not options.overwrite
     if keep and not options.check:
         raise ValueError(
-            f"{folder} already holds a model; give another --output, or --overwrite to replace it, --check "
+            f"{folder} already holds a drafter; give another --output, or --overwrite to replace it, --check "
             "to see whether it is this one"
         )
     trained = _read(options)
@@ -125,7 +129,7 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
     from dflash_lightning.export.evaluated import acceptance_section
     from dflash_lightning.export.files import WEIGHTS_NAME
     from dflash_lightning.export.rounding import precision
-    from dflash_lightning.export.serve import generate_line, target_note
+    from dflash_lightning.export.serve import generate_line, target_note, unchecked_note
     from dflash_lightning.export.target import target_facts
     from dflash_lightning.export.write import write_drafter
 
@@ -153,7 +157,7 @@ def _write(trained: "TrainedDrafter", folder: Path, options: Namespace) -> None:
         f"block size {trained.config.block_size}, mask token {trained.config.mask_token_id}, "
         f"taps {', '.join(map(str, trained.config.target_layer_ids))}"
     )
-    note = target_note(target)
+    note = target_note(target) or (unchecked_note(target) if options.target else None)
     if note:
         print(f"in the servers' lines, {note}")
     for program, line in {"see it draft": generate_line(folder, name), **lines}.items():

@@ -5,8 +5,10 @@ out   Markdown with the front matter that model hubs read
 law   every line is a fact from config, checkpoint or target; what is not known has no line
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from dflash_lightning.drafter.config import DrafterConfig
@@ -30,7 +32,7 @@ IN_PYTHON = """\
 ```python
 from transformers import AutoModel
 
-drafter = AutoModel.from_pretrained("{folder}", trust_remote_code=True)
+drafter = AutoModel.from_pretrained({folder}, trust_remote_code=True)
 ```
 
 `dflash.py` beside the weights needs torch and transformers (4.57 or 5) only. Logits are the target's
@@ -41,7 +43,7 @@ drafter = AutoModel.from_pretrained("{folder}", trust_remote_code=True)
 def model_card(
     config: DrafterConfig,
     *,
-    name: str,
+    folder: str | Path,
     dtype: str,
     target: TargetFacts | None,
     run: RunFacts | None,
@@ -50,11 +52,11 @@ def model_card(
     remote_code: bool,
     acceptance: str = "",
 ) -> str:
-    """`name`: the folder's; `lines`: of launch_lines; `note`: of target_note; `acceptance`: of
+    """`folder`: as the lines name it; `lines`: of launch_lines; `note`: of target_note; `acceptance`: of
     acceptance_section."""
     parts = [
         _front_matter(target),
-        f"# {name}\n\n{_introduction(config, target)}\n",
+        f"# {Path(folder).resolve().name}\n\n{_introduction(config, target)}\n",
         f"## Drafter\n\n{_table(_drafter_facts(config, dtype, target, run))}\n",
     ]
     if run is not None:
@@ -67,7 +69,7 @@ def model_card(
     shell = "\n\n".join((*blocks, *(f"# {program}\n{line}" for program, line in lines.items())))
     parts.append(f"## Serving\n\n```bash\n{shell}\n```\n")
     if remote_code:
-        parts.append(IN_PYTHON.format(folder=name))
+        parts.append(IN_PYTHON.format(folder=json.dumps(str(folder), ensure_ascii=False)))
     return "\n".join(parts)
 
 
@@ -111,7 +113,8 @@ def _run_facts(run: RunFacts) -> Iterable[tuple[str, Any]]:
     yield "tokens trained on", run.tokens
     yield "conversations", run.samples
     yield "digest of the token store", run.store
-    yield "digest of the plan", run.plan
+    in_epoch = "" if run.plan_epoch is None else f", epoch {run.plan_epoch}"
+    yield f"digest of the plan{in_epoch}", run.plan
     yield "digest of the settings", run.digest
     for key, value in run.settings.items():
         yield f"`{key}`", None if value is None else f"`{value}`"

@@ -7,6 +7,7 @@ law   nothing in the file is executed: tensors and plain Python only (weights_on
 
 import dataclasses
 import pickle
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,13 @@ from dflash_lightning.drafter.config import DrafterConfig
 from dflash_lightning.export.facts import RunFacts, run_facts
 
 PREFIX = "drafter."
+ZIP = b"PK\x03\x04"
+"""What every file begins with that `fit` writes."""
+FOREIGN = re.compile(r"GLOBAL (\S+)")
+WAY_OUT = (
+    "give a .ckpt file that it wrote, a folder or an address of those (runs/mine/checkpoints, s3://...), or "
+    "the folder of an exported drafter"
+)
 
 
 @dataclass(frozen=True)
@@ -90,11 +98,22 @@ def _config(saved: Mapping[str, Any], path: Path) -> DrafterConfig:
 
 
 def _load(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        if file.read(len(ZIP)) != ZIP:
+            raise ValueError(f"{path} is no checkpoint of `fit`; {WAY_OUT}")
     try:  # mapped, not read: the optimizer's moments are twice the size of the weights
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{path} cannot be read as a checkpoint: {reason}") from error
+    except pickle.UnpicklingError as error:  # torch's own advice is to execute what the file says
+        foreign = FOREIGN.search(str(error))
+        raise ValueError(
+            f"{path} holds more than tensors and plain values{f' ({foreign[1]})' if foreign else ''}, which "
+            f"is never loaded: it is no checkpoint as `fit` writes it; {WAY_OUT}"
+        ) from error
+    except (RuntimeError, EOFError, ValueError, OSError) as error:
+        raise ValueError(
+            f"{path} is damaged, cut short or another program's ({str(error).splitlines()[0]}); copy it "
+            f"again, or {WAY_OUT}"
+        ) from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} cannot be read as a checkpoint: it holds a {type(content).__name__}")
+        raise ValueError(f"{path} is no checkpoint of `fit`: it holds a {type(content).__name__}; {WAY_OUT}")
     return content

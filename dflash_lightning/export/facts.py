@@ -31,7 +31,9 @@ class RunFacts:
     store: str | None = None
     """Digest of the token store."""
     plan: str | None = None
-    """Digest of the plan: which sample came when."""
+    """Digest of the plan of `plan_epoch`: which sample came when."""
+    plan_epoch: int | None = None
+    """Epoch that the checkpoint stands in, from 0: each epoch has a plan of its own."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """As the checkpoint lists them."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -56,6 +58,7 @@ def run_facts(content: Mapping[str, Any], path: Path, metrics: Mapping[str, floa
         samples=planned.get("samples"),
         store=planned.get("store"),
         plan=plan.get("digest"),
+        plan_epoch=position.get("epoch"),
         settings={
             **settings,
             **{f"data.{k}": planned[k] for k in ("num_anchors", "seed", "plan.order") if k in planned},

@@ -58,6 +58,15 @@ def target_note(target: TargetFacts | None) -> str | None:
     return None
 
 
+def unchecked_note(target: TargetFacts | None) -> str | None:
+    """One line where the target's name stands in the lines and nothing here says that it is the drafter's."""
+    if target is None or target.is_here or name_for_servers(target) == NO_TARGET:
+        return None
+    if is_hub_name(target.name):
+        return f"{target.name} was not checked: it is in no cache here, and nothing was asked of the hub"
+    return f"{target.name} was not checked: there is no model's config.json at that path here"
+
+
 def generate_line(folder: str | Path, target: str | None) -> str:
     """This project's own decoder, which knows the built-in target's name."""
     return (

@@ -33,6 +33,8 @@ class TargetFacts:
     """From the same file."""
     digest: str | None = None
     """Of config and weights (target/identity.py); None where they are not a folder on this machine."""
+    is_here: bool = False
+    """Its config.json is on this machine, so that the shape was read."""
     on_hub: bool = False
     """The name is known to be the hub's: `owner/model` alone may be a folder of the machine of training."""
 
@@ -59,6 +61,7 @@ def target_facts(name: str, *, for_servers: bool = False) -> TargetFacts:
         hidden_size=shape.get("hidden_size"),
         vocab_size=shape.get("vocab_size"),
         digest=None if on_hub else target_digest(name),  # a hub name's would look for news on the hub
+        is_here=True,
         on_hub=on_hub,
     )
 

@@ -56,7 +56,7 @@ def write_drafter(
     lines = launch_lines(trained.config, folder, target, format=format, remote_code=with_code)
     card = model_card(
         trained.config,
-        name=Path(folder).name,
+        folder=folder,
         dtype=precision(trained.state, dtype),
         target=target,
         run=trained.run,

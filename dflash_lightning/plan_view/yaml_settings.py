@@ -6,7 +6,10 @@ law   no model, trainer, token store or device is touched; an unknown key is ref
 """
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
+from io import StringIO
 from typing import Any
 
 from jsonargparse import ArgumentParser
@@ -15,24 +18,26 @@ from dflash_lightning.plan.config import PlanConfig
 from dflash_lightning.plan_view.model_settings import ModelSettings
 from dflash_lightning.plan_view.settings import PlanSettings
 
+_FIT_WORDS = (
+    (re.compile("^tip: .*"), "tip: `python cli.py fit --help` lists the settings of a run"),
+    (re.compile("Subcommand 'fit' does not accept option (.*)"), r"a run has no setting \1"),
+    (re.compile("unrecognized arguments: "), "a run has no setting "),
+)
+"""What the parser of `fit` says -> the same where another command reads the settings."""
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 def read_sections(words: Sequence[str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The sections `model` and `data` as `fit` would get them."""
-    from dflash_lightning.lightning_cli import read_config
-
-    config = read_config(words)
+    config = _read(words)
     return config["model"], config["data"]
 
 
 def read_settings(words: Sequence[str]) -> PlanSettings:
     """Raises ValueError where a value makes no sense; leaves through SystemExit where a key is unknown."""
-    # Lightning takes seconds to import, and --lengths needs none of it.
-    from dflash_lightning.lightning_cli import read_config
     from dflash_lightning.training.optimizer import AdamWConfig
 
-    config = read_config(words)
+    config = _read(words)
     data, model, trainer = config["data"], config["model"], config["trainer"]
     optimizer = AdamWConfig(
         **{name: model[name] for name in ("lr", "warmup_fraction", "min_lr_fraction")},
@@ -52,6 +57,25 @@ def read_settings(words: Sequence[str]) -> PlanSettings:
         model=model_settings(config),
         notes=notes,
     )
+
+
+def _read(words: Sequence[str]) -> Any:
+    # Lightning takes seconds to import, and --lengths needs none of it.
+    from dflash_lightning.lightning_cli import read_config
+
+    said = StringIO()
+    try:
+        with redirect_stderr(said):
+            return read_config(words)
+    finally:
+        sys.stderr.write(for_other_commands(said.getvalue()))
+
+
+def for_other_commands(said: str) -> str:
+    """What the parser of `fit` wrote on standard error, without the words that are about `fit` alone."""
+    for theirs, ours in _FIT_WORDS:
+        said = theirs.sub(ours, said)
+    return said
 
 
 def plan_config(values: Mapping[str, Any]) -> PlanConfig:

@@ -104,6 +104,11 @@ def test_two_drafters_side_by_side(target_folder, drafter_folder, target, prompt
         (["--concurrency", 4], "--concurrency: for asking a --server, and none is named; leave out one"),
         (["--model", "m", "--timeout", 3], "--model, --timeout: for asking a --server"),
         (["--drafter", "no/such/drafter"], "no/such/drafter has no config.json"),
+        (
+            ["--category", "nope"],
+            "--category nope: none of the 4 prompts has such a column; there are prompt, kind",
+        ),
+        (["--category", "category"], "--category category: none of the 4 prompts has such a column"),
         (["--prompts", "none.jsonl"], "none.jsonl does not exist"),
     ],
 )

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 import torch
@@ -43,8 +44,101 @@ def test_a_drafter_is_replaced_only_on_request(checkpoint, tmp_path, capsys):
     arguments = ["--checkpoint", str(checkpoint), "--output", str(tmp_path / "drafter")]
     assert main(arguments) == 0
     assert main(arguments) == 1
-    assert "already holds a model; give another --output, or --overwrite" in capsys.readouterr().err
+    assert "already holds a drafter; give another --output, or --overwrite" in capsys.readouterr().err
     assert main([*arguments, "--overwrite"]) == 0
+
+
+OTHERS = {
+    "a target": {"config.json": '{"architectures": ["Qwen3ForCausalLM"]}', "tokenizer.json": "{}"},
+    "another drafter": {"config.json": '{"speculators_model_type": "eagle3"}'},
+    "a config without architectures": {"config.json": '{"architectures": null}'},
+    "a damaged config": {"config.json": "{"},
+    "a list for a config": {"config.json": "[]"},
+    "weights alone": {"model.safetensors": "x"},
+    "an index of weights": {"model.safetensors.index.json": "{}", "model-00001-of-00002.safetensors": "x"},
+    "a project": {"README.md": "# mine", "dflash.py": "pass"},
+    "an export of another model, cut short": {
+        "config.json.part": '{"architectures": ["X"]}',
+        "README.md": "",
+    },
+}
+
+
+@pytest.mark.parametrize("options", [(), ("--overwrite",), ("--check",), ("--overwrite", "--check")])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_is_no_drafter_is_never_replaced(kind, options, checkpoint, tmp_path, capsys):
+    folder = tmp_path / "there"
+    folder.mkdir()
+    for name, text in OTHERS[kind].items():
+        (folder / name).write_text(text)
+    assert run("--checkpoint", checkpoint, "--output", folder, *options) == 1
+    assert {path.name: path.read_text() for path in folder.iterdir()} == OTHERS[kind]
+    said = capsys.readouterr().err
+    if "config.json" in OTHERS[kind]:
+        rule = "holds a model that is no DFlash drafter, so --overwrite does not replace it; give another"
+    else:
+        rule = "and no drafter, so an export does not replace "
+    assert said.startswith(f"export: {folder} holds ")
+    assert rule in said
+    assert said.endswith("give another --output\n")
+
+
+def test_a_target_given_for_the_output_stays_whole(checkpoint, toy_target, tmp_path, capsys):
+    """A real one, and each of its files."""
+    copy = shutil.copytree(toy_target, tmp_path / "target")
+    before = {path.name: path.read_bytes() for path in copy.iterdir()}
+    assert run("--checkpoint", checkpoint, "--output", copy, "--overwrite") == 1
+    assert "is no DFlash drafter" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
+
+
+@pytest.mark.parametrize("there", [{}, {"scores.json": "{}"}, {"README.md.part": "cut"}])
+def test_what_nothing_is_lost_of_is_written(there, checkpoint, tmp_path):
+    folder = tmp_path / "there"
+    folder.mkdir()
+    for name, text in there.items():
+        (folder / name).write_text(text)
+    assert run("--checkpoint", checkpoint, "--output", folder) == 0
+    assert load_zlab(folder)[0] == TOY
+
+
+@pytest.mark.parametrize("format", ["zlab", "speculators"])
+def test_an_export_that_was_cut_short_is_written_again(format, checkpoint, tmp_path):
+    """As a kill between the files leaves it: config.json comes last."""
+    folder = tmp_path / "there"
+    words = ("--checkpoint", checkpoint, "--output", folder, "--format", format, "--target", "owner/model")
+    assert run(*words) == 0
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "config.json").rename(folder / "config.json.part")
+    assert run(*words) == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+    assert run(*words, "--overwrite") == 0
+
+
+def test_a_file_is_no_folder(checkpoint, tmp_path, capsys):
+    assert run("--checkpoint", checkpoint, "--output", checkpoint, "--overwrite") == 1
+    assert f"{checkpoint} is a file, and an export is a folder: give another" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (("--target", "owner/model"), "owner/model was not checked: it is in no cache here"),
+        (("--target", "/no/such/model"), "/no/such/model was not checked: there is no model's config.json"),
+        ((), None),  # the run's own name: nothing was claimed
+    ],
+)
+def test_a_target_that_nothing_could_check_is_said_to_be_so(words, note, checkpoint, tmp_path, capsys):
+    assert run("--checkpoint", checkpoint, "--output", tmp_path / "x", *words) == 0
+    printed = capsys.readouterr().out
+    assert ("was not checked" in printed) == (note is not None)
+    assert (note or "") in printed
+    assert "was not checked" not in (tmp_path / "x" / "README.md").read_text()  # true of this machine only
+
+
+def test_a_target_that_is_here_is_checked_and_needs_no_note(checkpoint, toy_target, tmp_path, capsys):
+    assert run("--checkpoint", checkpoint, "--output", tmp_path / "x", "--target", toy_target) == 0
+    assert "was not checked" not in capsys.readouterr().out
 
 
 def test_a_missing_checkpoint_is_one_message(tmp_path, capsys):

@@ -126,11 +126,33 @@ def test_lengths_take_the_place_of_the_store(config, lengths, capsys):
     assert values["seed"] == 7  # the rest is the YAML's
 
 
-def test_an_unknown_setting_is_refused_as_fit_refuses_it(config, capsys):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--model.blok_size=8"],
+            "error: a run has no setting --model.blok_size=8\nmodel.blok_size: did you",
+        ),
+        (
+            ["--config", "late.yaml"],
+            "error: a run has no setting 'model.lrr'\nmodel.lrr: did you mean model.lr",
+        ),
+        (["--model.lr", "abc"], 'error: Parser key "model.lr":'),
+        (["--config", "gone.yaml"], "File does not exist"),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_words_of_this_command(
+    words, message, config, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "late.yaml").write_text("model: {lrr: 1}\n")
     with pytest.raises(SystemExit) as leaving:
-        main(["plan", "--config", str(config), "--model.blok_size=8"])
+        main(["plan", "--config", str(config), *words])
     assert leaving.value.code == 2
-    assert "blok_size" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.startswith("tip: `python cli.py fit --help` lists the settings of a run\n")
+    assert "ubcommand" not in said
 
 
 def test_a_missing_store_is_said(config, capsys):

@@ -102,6 +102,11 @@ def test_an_unknown_option_is_an_error(arguments, capsys):
         ([], '{"messages": \n', "chats.jsonl:1: Expecting value: line 2"),
         ([], '{"text": "x"}\n', "no messages, conversations, or input_ids + loss_mask"),
         ([], '{"messages": [{"role": "narrator", "content": "x"}]}\n', "chats.jsonl:1: 'narrator'"),
+        (
+            [],
+            '{"messages": [{"role": "user", "content": "x"}]}\n',
+            "`python cli.py regenerate` lets the target",
+        ),
         ([], '{"input_ids": [1, 999], "loss_mask": [1, 1]}\n', "chats.jsonl:1: id 999, vocabulary 261"),
         (["--target", "gone"], None, "gone"),
         (["--target", "."], None, "has no tokenizer (none of tokenizer.json"),

@@ -130,8 +130,14 @@ def test_input_without_a_usable_row_stops_early(tmp_path):
         )
     assert HOPELESS_ROWS <= 8 * CHUNK_ROWS
     assert max(read) < 0.5
-    with pytest.raises(TooManySkipped, match="none of the 2 rows can be used:\n  2 x no assistant turn"):
+    with pytest.raises(
+        TooManySkipped, match="none of the 2 rows can be used:\n  2 x no assistant turn"
+    ) as caught:
         run(tmp_path, [UNANSWERED] * 2, max_skipped=0.99)
+    assert "`python cli.py regenerate` lets the target write one" in str(caught.value)
+    with pytest.raises(TooManySkipped, match="none of the 2 rows can be used") as caught:
+        run(tmp_path, [{"text": "x"}] * 2, max_skipped=0.99)
+    assert "regenerate" not in str(caught.value)
 
 
 def test_tokens_of_another_target_stop_the_job(tmp_path):

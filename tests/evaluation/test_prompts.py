@@ -41,6 +41,7 @@ def test_categories_and_a_limit(tmp_path):
     path = write(tmp_path, *rows)
     assert [p.category for p in read_prompts([path])] == ["maths", "other", "other"]
     assert [p.category for p in read_prompts([path], category="kind", limit=2)] == ["x", "y"]
+    assert [p.category for p in read_prompts([path], category="category")] == ["maths", "other", "other"]
     assert read_prompts([path])[2].place == f"{path}:3"
 
 
@@ -92,3 +93,19 @@ def test_other_mistakes(tmp_path):
         read_prompts([str(tmp_path / "none.jsonl")])
     with pytest.raises(ValueError, match="at least one prompt must be asked, got a limit of 0"):
         read_prompts([write(tmp_path, {"prompt": "a"})], limit=0)
+
+
+@pytest.mark.parametrize("named", ["nope", "category", ""])
+def test_a_column_that_was_asked_for_and_is_nowhere_is_refused(tmp_path, named):
+    path = write(tmp_path, {"prompt": "a", "kind": "x"}, {"prompt": "b", "set": None})
+    with pytest.raises(
+        ValueError,
+        match=f"--category {named}: none of the 2 prompts has such a column; there are prompt, kind, set$",
+    ):
+        read_prompts([path], category=named)
+    with pytest.raises(ValueError, match="none of the 1 prompts has such a column; there are prompt, kind$"):
+        read_prompts([path], category="set", limit=1)
+    assert [p.category for p in read_prompts([path], category="set")] == [
+        "other",
+        "other",
+    ]  # named, and empty

@@ -1,5 +1,6 @@
 """The model card, the launch lines and where their facts come from: nothing that is not known has a line."""
 
+import ast
 import json
 import shlex
 
@@ -33,7 +34,7 @@ def trained_checkpoint(path, **callback):
 def test_the_facts_of_a_run_are_those_of_its_checkpoint(tmp_path):
     run = trained_checkpoint(tmp_path / "best.ckpt")
     assert (run.steps, run.epochs, run.tokens, run.samples) == (81, 3, 1_234_567, 960)
-    assert (run.store, run.plan) == ("5e", "9f")
+    assert (run.store, run.plan, run.plan_epoch) == ("5e", "9f", 3)
     assert run.settings == {"model.lr": 0.002, "data.num_anchors": 24, "data.seed": 0}
     assert run.metrics == {"val/tau": 2.5}
     assert len(run.digest) == 24
@@ -67,7 +68,7 @@ def test_the_digest_tells_settings_apart():
 
 def card(**changes):
     given = {
-        "name": "mine",
+        "folder": "drafters/mine",
         "dtype": "bfloat16",
         "target": TargetFacts("owner/model", digest="d1", on_hub=True),
         "run": RunFacts(
@@ -91,9 +92,34 @@ def test_every_known_fact_is_on_the_card():
         "| `model.objective` | `CE(a\\|b)` |",
         "| val/tau | 2.5 |",
         "# vLLM\nvllm serve owner/model",
-        'AutoModel.from_pretrained("mine", trust_remote_code=True)',
+        'AutoModel.from_pretrained("drafters/mine", trust_remote_code=True)',
     ):
         assert line in text
+
+
+@pytest.mark.parametrize("folder", ["z", "d/z", "/abs/z", "my drafters/z", 'a"b/z', "./z"])
+def test_all_lines_of_a_card_name_the_folder_alike(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = launch_lines(TOY, folder, None, format="zlab", remote_code=True)
+    text = card(folder=folder, lines=lines)
+    call = ast.parse(text.split("```python\n")[1].split("```")[0]).body[-1].value
+    words = shlex.split(lines["SGLang"])
+    assert call.args[0].value == folder == words[words.index("--speculative-draft-model-path") + 1]
+    assert "\n# z\n" in text
+
+
+def test_a_card_has_a_title_wherever_it_lies(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    assert "\n# mine\n" in card(folder=".")
+
+
+@pytest.mark.parametrize(
+    ("epoch", "row"), [(1, "| digest of the plan, epoch 1 | 9f |"), (None, "| digest of the plan | 9f |")]
+)
+def test_the_plans_digest_names_its_epoch(epoch, row):
+    """Each epoch has another: `fit` prints that of the epoch it starts in."""
+    assert row in card(run=RunFacts(plan="9f", plan_epoch=epoch))
 
 
 def test_the_digest_of_training_stands_for_the_target():

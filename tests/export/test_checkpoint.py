@@ -1,4 +1,5 @@
 import dataclasses
+import zipfile
 
 import pytest
 import torch
@@ -39,8 +40,12 @@ class Payload:
     [
         ({"state_dict": {"model.weight": torch.ones(1)}}, "holds no drafter of this project"),
         ({"state_dict": {}, "dflash": {"drafter": {}}}, "no `drafter.*` weights"),
-        ([1, 2], "cannot be read as a checkpoint: it holds a list"),
-        ({"x": Payload()}, "cannot be read as a checkpoint: "),
+        ([1, 2], "x.ckpt is no checkpoint of `fit`: it holds a list; give a .ckpt file that it wrote"),
+        (
+            {"x": Payload()},
+            r"x.ckpt holds more than tensors and plain values \(tests.export.test_checkpoint.Payload\), "
+            "which is never loaded: it is no checkpoint as `fit` writes it; give",
+        ),
     ],
 )
 def test_other_files_are_refused(tmp_path, content, message):
@@ -49,11 +54,39 @@ def test_other_files_are_refused(tmp_path, content, message):
         read_checkpoint(tmp_path / "x.ckpt")
 
 
-@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04 cut off"])
-def test_broken_files_are_refused(tmp_path, content):
-    (tmp_path / "x.ckpt").write_bytes(content)
-    with pytest.raises(ValueError, match="x.ckpt cannot be read as a checkpoint: "):
-        read_checkpoint(tmp_path / "x.ckpt")
+OTHER = "is no checkpoint of `fit`; give a .ckpt file that it wrote, a folder or an address of those"
+DAMAGED = "is damaged, cut short or another program's "
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", OTHER),
+        (b"PK", OTHER),
+        (b"not a checkpoint", OTHER),
+        (b'{"messages": []}\n' * 99, OTHER),
+        (b"\x80\x02}q\x00.", OTHER),  # a bare pickle
+        (b"PK\x03\x04 cut off", DAMAGED),
+        ("half", DAMAGED),
+        ("zip", DAMAGED),
+    ],
+)
+def test_what_is_no_whole_checkpoint_is_refused_without_torchs_advice(tmp_path, content, message):
+    """Which is about files of other programs: other arguments of torch.save, or trusting the file."""
+    path = tmp_path / "x.ckpt"
+    if content == "zip":
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("a.txt", "text")
+    elif content == "half":
+        torch.save(as_fit_saves_it(DFlashDrafter(TOY)), path)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"{path} {message}") as caught:
+        read_checkpoint(path)
+    assert "the folder of an exported drafter" in str(caught.value)
+    assert "torch.save" not in str(caught.value)
+    assert "weights_only" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):

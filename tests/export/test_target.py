@@ -62,7 +62,7 @@ def cached(root, name):
 
 def base_model(facts):
     text = model_card(
-        TOY, name="x", dtype="bfloat16", target=facts, run=None, lines={"vLLM": "x"}, remote_code=False
+        TOY, folder="x", dtype="bfloat16", target=facts, run=None, lines={"vLLM": "x"}, remote_code=False
     )
     return "base_model" in text
 
