@@ -15,6 +15,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from dflash_lightning.callbacks.signals import StoppedBySignal
 from dflash_lightning.checkpoint.cadence import Cadence, among_best
 from dflash_lightning.checkpoint.job import Mode, Retention
+from dflash_lightning.checkpoint.resume import is_same_place
 from dflash_lightning.checkpoint.session import Memory, Session
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.training.checkpoints.address_connector import fetch_addresses
@@ -185,5 +186,5 @@ class S3Checkpoint(Checkpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Under the same prefix it is the same run, whose older checkpoints may go; elsewhere another."""
-        if state_dict["uri"] == self.uri:
+        if is_same_place(state_dict["uri"], self.uri):
             self._run_id, self._best = state_dict["run_id"], list(state_dict["best"])

@@ -3,16 +3,17 @@
 in    a store and a prefix; deep reads every byte
 out   one Entry each, newest first, then what has no usable manifest
 law   one that is broken hides no other, and nothing is changed
+law   `last` and `best` are marked where these addresses lead; the pointers are not read
 """
 
-import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from dflash_lightning.checkpoint.layout import BEST, DATA, LAST, below, name_of_data, name_of_manifest
+from dflash_lightning.checkpoint.layout import DATA, below, name_of_data, name_of_manifest
 from dflash_lightning.checkpoint.listing import Listing, list_manifests
 from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.pointers import named
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
@@ -30,7 +31,7 @@ class Entry:
     """Why it is not complete."""
     manifest: Manifest | None = None
     pointers: tuple[str, ...] = ()
-    """last and best, where they point here."""
+    """last and best, where these addresses lead here."""
     num_bytes: int = 0
     """As the manifest says; of data without one, what lies there."""
 
@@ -50,14 +51,16 @@ class Inventory:
 def take_inventory(store: ObjectStore, prefix: str, *, deep: bool = False) -> Inventory:
     """Raises: StoreError when the store cannot be asked."""
     listing = list_manifests(store, prefix)
-    pointers = {which: _pointed(store, prefix, key) for which, key in (("last", LAST), ("best", BEST))}
+    entries = [_judged(store, prefix, manifest, deep) for manifest in listing.manifests]
+    broken = [entry.name for entry in entries if entry.state != "complete"]
+    targets = named(listing.manifests, broken=broken)
     entries = [
-        _judged(store, prefix, m, tuple(which for which, key in pointers.items() if key == m.key), deep)
-        for m in listing.manifests
+        replace(entry, pointers=tuple(which for which, m in targets.items() if m is entry.manifest))
+        for entry in entries
     ]
-    for broken in listing.broken:
-        name = name_of_manifest(broken.key) or broken.key
-        entries.append(Entry(name=name, state="corrupt", reason=f"its manifest: {broken.reason}"))
+    for unread in listing.broken:
+        name = name_of_manifest(unread.key) or unread.key
+        entries.append(Entry(name=name, state="corrupt", reason=f"its manifest: {unread.reason}"))
     entries += _without_manifest(store, prefix, listing)
     pending = []
     with suppress(StoreError):  # a right that readers may lack
@@ -65,9 +68,7 @@ def take_inventory(store: ObjectStore, prefix: str, *, deep: bool = False) -> In
     return Inventory(tuple(entries), tuple(pending))
 
 
-def _judged(
-    store: ObjectStore, prefix: str, manifest: Manifest, pointers: tuple[str, ...], deep: bool
-) -> Entry:
+def _judged(store: ObjectStore, prefix: str, manifest: Manifest, deep: bool) -> Entry:
     state: State = "complete"
     reason = ""
     try:
@@ -77,14 +78,7 @@ def _judged(
             raise
         state = "incomplete" if error.kind == "missing" else "corrupt"
         reason = str(error)
-    return Entry(
-        name=manifest.name,
-        state=state,
-        reason=reason,
-        manifest=manifest,
-        pointers=pointers,
-        num_bytes=manifest.size,
-    )
+    return Entry(name=manifest.name, state=state, reason=reason, manifest=manifest, num_bytes=manifest.size)
 
 
 def _without_manifest(store: ObjectStore, prefix: str, listing: Listing) -> list[Entry]:
@@ -98,10 +92,3 @@ def _without_manifest(store: ObjectStore, prefix: str, listing: Listing) -> list
     return [
         Entry(name=name, state="incomplete", reason=reason, num_bytes=size) for name, size in sizes.items()
     ]
-
-
-def _pointed(store: ObjectStore, prefix: str, key: str) -> str | None:
-    """The manifest that a pointer names. It is a hint: what cannot be read names none."""
-    with suppress(StoreError, ValueError, TypeError, KeyError):
-        return str(json.loads(store.read(join_key(prefix, key)))["manifest"])
-    return None

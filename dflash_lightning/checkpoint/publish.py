@@ -7,18 +7,17 @@ law   data (unique key, verified) -> manifest (read back) -> pointers, in this o
       the one before
 """
 
-import json
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.layout import BEST, LAST, data_key, new_name
+from dflash_lightning.checkpoint.layout import data_key, new_name
 from dflash_lightning.checkpoint.listing import Listing, age_order, list_manifests
 from dflash_lightning.checkpoint.manifest import DataFile, Manifest
+from dflash_lightning.checkpoint.pointers import named, write_pointers
 from dflash_lightning.checkpoint.removal import remove
-from dflash_lightning.checkpoint.retention import best_first, to_delete
+from dflash_lightning.checkpoint.retention import to_delete
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
@@ -148,29 +147,12 @@ def finish(store: ObjectStore, prefix: str, job: SaveJob, durable: Durable) -> P
     """Pointers, and what may go. Nothing here fails the checkpoint, which is there already, nor holds up the
     next one for long: a pointer that cannot be written soon is written by the next publish."""
     manifest, before = durable.manifest, durable.before
-    everything = (manifest, *before.manifests)
+    everything = sorted((manifest, *before.manifests), key=age_order, reverse=True)
     going = to_delete(everything, job.retention, job.protected, job.run_id)
-    staying = [known for known in everything if known not in going]
-    newest = max(everything, key=age_order)
-    problems = _point(store.quick(), prefix, job, newest, staying)
+    targets = named([known for known in everything if known not in going])
+    had_best = any(known.value(known.monitor) is not None for known in everything)  # else no request for it
+    problems = write_pointers(store.quick(), prefix, targets, drop=had_best)
     for problem in problems:
         log.warning("step %d is saved, but: %s", manifest.step, problem)
     uri = store.uri(join_key(prefix, manifest.name))
     return Published(manifest, uri, durable.retries, durable.seconds, tuple(going), tuple(map(str, problems)))
-
-
-def _point(
-    store: ObjectStore, prefix: str, job: SaveJob, newest: Manifest, staying: Sequence[Manifest]
-) -> list[StoreError]:
-    ours = [manifest for manifest in staying if manifest.run_id == job.run_id]
-    best = best_first(ours, job.retention.monitor, job.retention.mode)
-    problems = []
-    for key, target in ((LAST, newest), *((BEST, manifest) for manifest in best[:1])):
-        text = json.dumps(
-            {"manifest": target.key, "data": [f.key for f in target.files], "step": target.step}
-        )
-        try:
-            store.put(join_key(prefix, key), text.encode())
-        except StoreError as error:
-            problems.append(error)
-    return problems

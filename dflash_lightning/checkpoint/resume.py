@@ -16,8 +16,8 @@ from typing import Any
 from dflash_lightning.checkpoint.layout import MANIFESTS, below, name_of_manifest
 from dflash_lightning.checkpoint.listing import Listing, list_manifests
 from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.pointers import best_of, newest_run, none_is_best
 from dflash_lightning.checkpoint.redact import redact_text
-from dflash_lightning.checkpoint.retention import best_first
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
@@ -77,7 +77,12 @@ def parse_source(uri: str) -> Source:
 def asks_for_newest_of(place: str, uri: str) -> bool:
     """True where the address `uri` means the newest checkpoint of the store at `place`."""
     source = parse_source(uri)
-    return source.which in ("last", "newest") and _normal(source.uri) == _normal(place)
+    return source.which in ("last", "newest") and is_same_place(source.uri, place)
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """True for two spellings of one prefix or folder. Asks no server."""
+    return _normal(one) == _normal(other)
 
 
 def _normal(place: str) -> str:
@@ -135,19 +140,17 @@ def candidates(
     )
 
 
-def choose(manifests: Sequence[Manifest], which: str, place: str = "this prefix") -> list[Manifest]:
-    """Newest first in, candidates out. Pure. Raises ValueError for a word that means nothing."""
+def choose(manifests: Sequence[Manifest], which: str, place: str) -> list[Manifest]:
+    """Newest first in, candidates out; `place` ends with `which`. Pure.
+
+    Raises: ValueError for a word that means nothing, and for best where none is.
+    """
     if which in ("last", "newest"):
         return list(manifests)
     if which == "best":
-        ours = [m for m in manifests if m.run_id == manifests[0].run_id]  # not of a run that was here before
-        rule = next((m for m in ours if m.monitor is not None), None)
-        best = [] if rule is None else best_first(ours, rule.monitor, rule.mode)
+        best = best_of(newest_run(manifests))
         if manifests and not best:
-            raise ValueError(
-                f"{place}: no checkpoint of the newest run there has a finite value of a monitored metric: "
-                "none is best; resume from last or from a step"
-            )
+            raise ValueError(none_is_best(manifests, place))
         return best
     if _WHICH.fullmatch(which) is None:
         raise ValueError(f"{which!r} must be last, best, newest, step=8 or step=8-1a2b3c4d")

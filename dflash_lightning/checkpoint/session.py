@@ -16,6 +16,7 @@ from uuid import uuid4
 from dflash_lightning.checkpoint.claim import claim
 from dflash_lightning.checkpoint.heartbeat import STALE_AFTER_S, Heartbeat
 from dflash_lightning.checkpoint.job import SaveJob
+from dflash_lightning.checkpoint.listing import list_manifests
 from dflash_lightning.checkpoint.preflight import preflight
 from dflash_lightning.checkpoint.publish import publish
 from dflash_lightning.checkpoint.rank_writer import Meeting, publish_as_rank
@@ -24,6 +25,7 @@ from dflash_lightning.checkpoint.snapshots.arenas import LEAST, Arenas
 from dflash_lightning.checkpoint.snapshots.freezing import plan_snapshot
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.open import open_store
+from dflash_lightning.checkpoint.stores.protocol import ObjectStore
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.checkpoint.writing.attempt import Target
 from dflash_lightning.checkpoint.writing.events import Durable, Failed
@@ -81,12 +83,24 @@ class Session:
         preflight(store, prefix)
         ours = claim(store.quick(), prefix, self.run_id, now=time.time(), stale_after_s=STALE_AFTER_S)
         try:
+            self._warn_of_others(store, prefix)
             for gone in clean_leftovers(store.quick(), prefix, ours, older_than_s=LEFTOVER_AGE_S):
                 log.info("removed what an earlier run left behind: %s", gone)
         except BaseException:
             ours.release()
             raise
         return Heartbeat(ours)
+
+    def _warn_of_others(self, store: ObjectStore, prefix: str) -> None:
+        """A run that begins where another has saved hides the other's behind `last` and `best`."""
+        found = list_manifests(store.quick(), prefix).manifests
+        if found and all(manifest.run_id != self.run_id for manifest in found):
+            log.warning(
+                "%s already holds checkpoints of run %s, the newest of step %d: from its first save on, this "
+                "new run, %s, is what last and best mean there; to go on with the old one instead, stop now "
+                "and start with --ckpt_path last",
+                *(store.uri(prefix), found[0].run_id, found[0].step, self.run_id),
+            )
 
     @property
     def problem(self) -> StoreError | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dflash_lightning.checkpoint.inventory import Entry, Inventory
+from dflash_lightning.checkpoint.manifest import Manifest
 from dflash_lightning.plan_view.columns import columns, plural, size
 
 WIDTH = 100
@@ -18,14 +19,18 @@ _AGES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def as_text(inventory: Inventory, *, now: float) -> str:
-    """A line each, newest first, with values of the validation, as many as fit; under the table why something
-    is not complete."""
-    metrics = _metric_names(inventory)
-    while max(map(len, lines := _table(inventory, metrics, now))) > WIDTH and metrics:
+    """A line each, newest first, with the run where there are several, and with values of the validation, as
+    many as fit; under the table why something is not complete."""
+    manifests = [entry.manifest for entry in inventory.entries if entry.manifest is not None]
+    metrics = metric_names(manifests)
+    runs = list(dict.fromkeys(manifest.run_id for manifest in manifests))
+    while max(map(len, lines := _table(inventory, metrics, now, runs=len(runs) > 1))) > WIDTH and metrics:
         metrics = metrics[:-1]
     lines += [f"{e.name} is {e.state}: {e.reason}" for e in inventory.entries if e.state != "complete"]
     lines += [f"upload not finished: {uri}" for uri in inventory.pending]
     total = size(sum(entry.num_bytes for entry in inventory.entries))
+    if len(runs) > 1:
+        lines.append(f"{len(runs)} runs lie here; last and best are those of the newest, {runs[0]}")
     complete = f"{plural(len(inventory.entries), 'checkpoint')}, {len(inventory.complete)} complete"
     return "\n".join([*lines, f"{complete}, {total}"])
 
@@ -45,8 +50,12 @@ def age(seconds: float) -> str:
     return f"{int(seconds / scale)} {unit}"
 
 
-def _table(inventory: Inventory, metrics: Sequence[str], now: float) -> list[str]:
-    return columns([(*_HEAD, *metrics), *(_row(entry, metrics, now) for entry in inventory.entries)], left=4)
+def _table(inventory: Inventory, metrics: Sequence[str], now: float, *, runs: bool) -> list[str]:
+    rows = [(*_HEAD, *metrics), *(_row(entry, metrics, now) for entry in inventory.entries)]
+    if not runs:
+        return columns(rows, left=4)
+    of = ["run", *(entry.manifest.run_id if entry.manifest else "" for entry in inventory.entries)]
+    return columns([(row[0], run, *row[1:]) for run, row in zip(of, rows, strict=True)], left=5)
 
 
 def _row(entry: Entry, metrics: Sequence[str], now: float) -> tuple[str, ...]:
@@ -65,9 +74,8 @@ def _row(entry: Entry, metrics: Sequence[str], now: float) -> tuple[str, ...]:
     )
 
 
-def _metric_names(inventory: Inventory) -> list[str]:
+def metric_names(manifests: Sequence[Manifest]) -> list[str]:
     """Of validations: the monitored one first, then in the order in which they first appear."""
-    manifests = [entry.manifest for entry in inventory.entries if entry.manifest is not None]
     monitored = [m.monitor for m in manifests if m.monitor is not None and m.monitor in m.metrics]
     others = (name for m in manifests for name in m.metrics if name.startswith(_SHOWN))
     return list(dict.fromkeys([*monitored, *others]))

@@ -34,7 +34,8 @@ Credentials come from the usual AWS chain: environment, profile, role of the mac
 """
 PRUNE = """\
 Delete older checkpoints. Without --yes it only prints what would go. The newest complete one always stays,
-and so does everything that is not complete. Refused while a run is writing there.
+and so does everything that is not complete. Where several runs lie there, as many best ones stay of all
+together and of the newest, whose `best` is. Refused while a run is writing there.
 """
 HELP = {
     "list": "one line for each checkpoint, newest first",
@@ -80,8 +81,12 @@ def _action_parser(name: str) -> ArgumentParser:
     if name == "prune":
         add("--keep-last", type=int, metavar="N", default=1, help="newest ones that stay; -1: all")
         add("--keep-best", type=int, metavar="N", default=1, help="best ones that stay; -1: all")
-        add("--monitor", metavar="NAME", help="metric that decides (default: as the newest was saved)")
-        add("--mode", choices=["min", "max"], help="which values are better (default: as the newest)")
+        add(
+            "--monitor",
+            metavar="NAME",
+            help="metric that decides what is best (default: as the newest was saved)",
+        )
+        add("--mode", choices=["min", "max"], help="which values are better (default: as it was saved by)")
         add("--dry-run", action="store_true", help="only print, even with --yes")
         add("--yes", action="store_true", help="really delete")
     add_store_options(parser)

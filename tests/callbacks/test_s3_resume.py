@@ -103,3 +103,32 @@ def test_a_real_s3_server(tmp_path, toy_target, store, whole, s3_settings, s3_ur
     manifests = list_manifests(*open_store(s3_uri, s3_settings)).manifests
     assert [m.step for m in manifests] == [len(whole.steps), len(whole.steps) - 2][: len(manifests)]
     assert {m.run_id for m in manifests} == {manifests[0].run_id}
+
+
+def warned(caplog):
+    return [record.getMessage() for record in caplog.records if "already holds" in record.getMessage()]
+
+
+def test_a_fresh_run_in_the_place_of_another_says_so_once(tmp_path, toy_target, store, caplog):
+    folder = tmp_path / "kept"
+    fit(tmp_path / "a", toy_target, store, in_thread(folder), max_steps=4)
+    assert warned(caplog) == []
+    old = manifests_in(folder)[-1].run_id
+    fit(tmp_path / "b", toy_target, store, in_thread(folder), max_steps=2)
+    (said,) = warned(caplog)
+    new = manifests_in(folder)[-1].run_id
+    assert said.startswith(f"{folder} already holds checkpoints of run {old}, the newest of step 4: ")
+    assert f"this new run, {new}, is what last and best mean there; to go on with the old one" in said
+    assert said.endswith("start with --ckpt_path last")
+
+
+@pytest.mark.parametrize("spelling", ["{}", "{}/", "file://{}", "{}/../kept"])
+def test_a_run_that_goes_on_is_the_same_however_its_folder_is_spelled(
+    spelling, tmp_path, toy_target, store, caplog
+):
+    folder = tmp_path / "kept"
+    fit(tmp_path / "a", toy_target, store, in_thread(folder), max_steps=2)
+    again = in_thread(spelling.format(folder))
+    fit(tmp_path / "b", toy_target, store, again, resume=f"{folder}/last", max_steps=4)
+    assert len({m.run_id for m in manifests_in(folder)}) == 1
+    assert warned(caplog) == []

@@ -252,10 +252,24 @@ def test_the_best_is_that_of_the_newest_run(store):
 
 
 @pytest.mark.parametrize("metrics", [{}, {"loss": float("nan")}])
+@pytest.mark.parametrize(("step", "way_out"), [(2, "step=8"), (8, r"step=8-[0-9a-f]{8}")])
+def test_a_run_without_a_best_leads_to_that_of_the_run_before(store, metrics, step, way_out):
+    """A step that the newer run has as well is called by its whole name."""
+    before = resolve(store, PREFIX, "best")
+    save(store, step, retention=keep(monitor="loss"), metrics=metrics, run_id="later")
+    said = rf"none is best; that of run a, which was there before, is memory://memory/runs/a/({way_out})$"
+    with pytest.raises(ValueError, match=said) as caught:
+        resolve(store, PREFIX, "best")
+    assert resolve(store, PREFIX, str(caught.value).rpartition("/")[2]) == before
+
+
+@pytest.mark.parametrize("metrics", [{}, {"loss": float("nan")}])
 def test_no_best_without_a_finite_value(metrics):
     store = MemoryStore()
     save(store, 4, retention=Retention(monitor="loss"), metrics=metrics)
-    with pytest.raises(ValueError, match="no checkpoint of the newest run there has a finite value"):
+    with pytest.raises(
+        ValueError, match="newest run there has a finite value .* resume from last or from a step$"
+    ):
         resolve(store, PREFIX, "best")
 
 

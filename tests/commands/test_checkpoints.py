@@ -1,43 +1,19 @@
-"""`checkpoints`: what lies there is told as it is; nothing goes without --yes, and never the newest."""
+"""`checkpoints`: what lies there is told as it is, and fetched."""
 
 import json
 import re
-import time
 
 import pytest
 import yaml
 
-from dflash_lightning.checkpoint.claim import claim
 from dflash_lightning.checkpoint.stores import open_store
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore, name_store
 from dflash_lightning.commands.checkpoint_table import age
-from dflash_lightning.main import main
 from tests.checkpoint.saving import content, keep, save
-
-LOSSES = {4: 1.25, 8: float("nan"), 12: 2.0}
-EPOCHS = {4: 0, 8: 1, 12: 1}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    store = LocalStore(tmp_path / "runs")
-    for step, loss in LOSSES.items():
-        rules = {"retention": keep(monitor="val/loss"), "metrics": {"val/loss": loss, "lr": 1e-3}}
-        save(store, step, prefix="", epoch=EPOCHS[step], **rules)
-    return store.root
-
-
-def run(*words):
-    return main(["checkpoints", *map(str, words)])
-
-
-def data_of(folder, step):
-    return next((folder / "data").glob(f"step={step}-*"))
-
-
-def lines(capsys):
-    return capsys.readouterr().out.splitlines()
+from tests.commands.kept_checkpoints import data_of, lines, run
+from tests.commands.kept_checkpoints import folder as folder
+from tests.commands.kept_checkpoints import two_runs as two_runs
 
 
 def test_a_line_for_each_newest_first_with_columns_under_each_other(folder, capsys):
@@ -51,6 +27,20 @@ def test_a_line_for_each_newest_first_with_columns_under_each_other(folder, caps
     ]
     assert len({len(row) for row in (header, *rows)}) == 1
     assert total == "3 checkpoints, 3 complete, 9.00 kB"
+
+
+def test_a_list_of_several_runs_shows_which_is_whose(two_runs, capsys):
+    assert run("list", two_runs) == 0
+    header, *rows, note, _ = lines(capsys)
+    assert header.split()[:3] == ["checkpoint", "run", "state"]
+    assert [re.sub(r"-\w{8}|\d+ s", "", row).split()[:5] for row in rows] == [
+        ["step=6", "second", "complete", "step", "last"],
+        ["step=4", "second", "complete", "step", "best"],
+        ["step=2", "second", "complete", "step", "3.00"],
+        ["step=54", "first", "complete", "step", "3.00"],
+        ["step=27", "first", "complete", "step", "3.00"],
+    ]
+    assert note == "2 runs lie here; last and best are those of the newest, second"
 
 
 def test_the_table_shows_what_was_validated_and_fits_a_terminal(tmp_path, capsys):
@@ -136,51 +126,6 @@ def test_nothing_there(tmp_path, capsys):
     assert lines(capsys) == [f"no checkpoint lies at {tmp_path}"] * 2
     assert run("list", tmp_path / "gone") == 1
     assert f"checkpoints: there is no folder {tmp_path}/gone" in capsys.readouterr().err
-
-
-def steps(folder):
-    return sorted(int(path.name.split("=")[1].split("-")[0]) for path in (folder / "manifests").iterdir())
-
-
-@pytest.mark.parametrize("words", [(), ("--yes", "--dry-run")])
-def test_prune_only_says_what_would_go(folder, words, capsys):
-    assert run("prune", folder, *words) == 0
-    out = lines(capsys)
-    assert re.fullmatch(r"would delete step=8-\w{8}, 3.00 kB", out[0])
-    assert out[1].startswith("1 of 3 complete checkpoints would go, 3.00 kB")
-    assert out[1].endswith("; --yes deletes them") == (not words)
-    assert steps(folder) == [4, 8, 12]
-
-
-@pytest.mark.parametrize(
-    ("words", "left"),
-    [
-        ((), [4, 12]),
-        (("--keep-best", "0"), [12]),
-        (("--keep-best", "0", "--keep-last", "0"), [12]),  # the newest never goes
-        (("--keep-last", "2"), [4, 8, 12]),
-        (("--keep-last", "-1"), [4, 8, 12]),
-        (("--monitor", "val/loss", "--mode", "max"), [12]),
-    ],
-)
-def test_prune_deletes_with_yes(folder, words, left, capsys):
-    assert run("prune", folder, "--yes", *words) == 0
-    assert steps(folder) == left
-    assert len(list((folder / "data").iterdir())) == len(left)
-    assert not (folder / "owner.json").exists()
-
-
-def test_prune_keeps_the_newest_that_is_complete_and_what_is_not(folder):
-    data_of(folder, 12).unlink()
-    assert run("prune", folder, "--yes", "--keep-best", "0") == 0
-    assert steps(folder) == [8, 12]
-
-
-def test_prune_leaves_a_run_that_is_writing_alone(folder, capsys):
-    claim(LocalStore(folder), "", "live", now=time.time(), stale_after_s=300.0)
-    assert run("prune", folder, "--yes") == 1
-    assert "says that run live" in capsys.readouterr().err
-    assert steps(folder) == [4, 8, 12]
 
 
 def test_fetch_prints_the_path(folder, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """The toy's config with S3Checkpoint, and what lies under its prefix: for tests over whole runs."""
 
+import json
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -59,8 +60,10 @@ def assert_all_whole(uri: str, settings: StoreSettings) -> Inventory:
             (e.name, e.reason) for e in found.entries if e.manifest is not None and e.state != "complete"
         ]
         broken += [(e.name, e.reason) for e in found.entries if e.state == "corrupt"]
-        pointed = any("last" in entry.pointers for entry in found.entries)
-        if not broken and (pointed or not exists(store, join_key(prefix, LAST))):
+        keys = {e.manifest.key for e in found.entries if e.manifest is not None}
+        last = join_key(prefix, LAST)
+        pointed = not exists(store, last) or json.loads(store.read(last))["manifest"] in keys
+        if not broken and pointed:
             return found
         time.sleep(0.3)
     raise AssertionError(f"broken: {broken}; last.json points to one that is there: {pointed}")
