@@ -45,7 +45,9 @@ def none_is_best(manifests: Sequence[Manifest], place: str) -> str:
     if older is not None:
         of_step = next(m for m in manifests if m.step == older.step)
         step = f"step={older.step}" if of_step is older else older.name  # else it would mean the newer one
-        way_out = f"that of run {older.run_id}, which was there before, is {place.removesuffix('best')}{step}"
+        way_out = (
+            f"the best of run {older.run_id}, which was there before, is {place.removesuffix('best')}{step}"
+        )
     return (
         f"{place}: no checkpoint of the newest run there has a finite value of a monitored metric: "
         f"none is best; {way_out}"

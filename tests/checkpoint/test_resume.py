@@ -257,7 +257,7 @@ def test_a_run_without_a_best_leads_to_that_of_the_run_before(store, metrics, st
     """A step that the newer run has as well is called by its whole name."""
     before = resolve(store, PREFIX, "best")
     save(store, step, retention=keep(monitor="loss"), metrics=metrics, run_id="later")
-    said = rf"none is best; that of run a, which was there before, is memory://memory/runs/a/({way_out})$"
+    said = rf"none is best; the best of run a, which was there before, is memory://memory/runs/a/({way_out})$"
     with pytest.raises(ValueError, match=said) as caught:
         resolve(store, PREFIX, "best")
     assert resolve(store, PREFIX, str(caught.value).rpartition("/")[2]) == before
