@@ -55,6 +55,30 @@ def test_a_mistyped_callback_is_one_message_too(entry, message, tmp_path, capsys
     assert "NoneType" not in told
 
 
+@pytest.mark.parametrize(
+    ("words", "guess"),
+    [
+        (["prepare", "--maxlength", "4"], "max-length"),
+        (["prepare", "--hidden-states", "--stroe", "x"], "store"),
+        (["regenerate", "--inptu", "x"], "input"),
+        (["plan", "--confg", "x"], "config"),
+        (["export", "--outptu", "x"], "output"),
+        (["generate", "--promt", "x"], "prompt"),
+        (["evaluate", "--jsn", "x"], "json"),
+        (["report", "--txt"], "text"),
+        (["checkpoints", "prune", "x", "--monitr", "y"], "monitor"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else value,
+)
+def test_every_command_guesses(words, guess, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) <= 4
+    assert f"did you mean {guess}" in lines[-1]
+
+
 @pytest.mark.parametrize("command", ["validate", "test"])
 def test_fresh_random_weights_are_not_measured(command):
     with pytest.raises(

@@ -13,6 +13,7 @@ from jsonargparse import SUPPRESS, ArgumentParser, Namespace
 from dflash_lightning.commands.prune_checkpoints import prune
 from dflash_lightning.commands.store_options import add_store_options, store_settings
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for it
     from dflash_lightning.checkpoint.stores import ObjectStore
@@ -55,7 +56,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+    parser = ShortErrors(
         prog="python cli.py checkpoints", description=DESCRIPTION, formatter_class=TeachingHelp
     )
     actions = parser.add_subcommands(dest="action", required=True, metavar="ACTION")
@@ -65,7 +66,7 @@ def make_parser() -> ArgumentParser:
 
 
 def _action_parser(name: str) -> ArgumentParser:
-    parser = ArgumentParser(
+    parser = ShortErrors(
         prog=f"python cli.py checkpoints {name}",
         description=PRUNE if name == "prune" else f"{HELP[name]}\n",
         formatter_class=TeachingHelp,

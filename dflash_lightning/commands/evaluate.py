@@ -15,6 +15,7 @@ from dflash_lightning.commands.evaluate_server import ask_servers
 from dflash_lightning.commands.sampling_options import add_sampling
 from dflash_lightning.commands.teaching_help import TeachingHelp
 from dflash_lightning.regenerate.key import KEY_VARIABLE
+from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, which `--help` should not cost
     from dflash_lightning.decoding.sampling import Sampling
@@ -60,9 +61,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="python cli.py evaluate", description=DESCRIPTION, formatter_class=TeachingHelp
-    )
+    parser = ShortErrors(prog="python cli.py evaluate", description=DESCRIPTION, formatter_class=TeachingHelp)
     add = parser.add_argument
     add("--target", help="folder or hub name of the target, or smollm2-135m-instruct")
     add("--drafter", metavar="DIR", help="folder of the drafter")

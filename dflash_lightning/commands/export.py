@@ -9,6 +9,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from dflash_lightning.commands.store_options import add_store_options, store_settings
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # torch takes seconds to import, which `--help` should not cost
     from dflash_lightning.export.checkpoint import TrainedDrafter
@@ -41,9 +42,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="python cli.py export", description=DESCRIPTION, formatter_class=TeachingHelp
-    )
+    parser = ShortErrors(prog="python cli.py export", description=DESCRIPTION, formatter_class=TeachingHelp)
     add = parser.add_argument
     add(
         "--checkpoint",

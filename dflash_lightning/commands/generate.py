@@ -18,6 +18,7 @@ from dflash_lightning.commands.generate_checks import require_sense
 from dflash_lightning.commands.generate_run import Decoder, compare
 from dflash_lightning.commands.sampling_options import add_sampling
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, which `--help` should not cost
     from dflash_lightning.drafter.model import DFlashDrafter
@@ -54,9 +55,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="python cli.py generate", description=DESCRIPTION, formatter_class=TeachingHelp
-    )
+    parser = ShortErrors(prog="python cli.py generate", description=DESCRIPTION, formatter_class=TeachingHelp)
     add = parser.add_argument
     add("--target", required=True, help="folder or hub name of the target, or smollm2-135m-instruct")
     add("--drafter", metavar="DIR", help="folder that `export` wrote, or a released one in z-lab's format")

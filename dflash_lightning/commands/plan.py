@@ -17,6 +17,7 @@ from dflash_lightning.plan_view.lengths import DEFAULT_SHARE
 from dflash_lightning.plan_view.names import NAMES
 from dflash_lightning.plan_view.settings import PlanSettings, load_samples, with_flags
 from dflash_lightning.plan_view.words import split_words
+from dflash_lightning.short_errors import ShortErrors
 
 PICTURES = (".png", ".pdf", ".svg")
 MANY_SAMPLES = 3_000_000
@@ -94,7 +95,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def make_parser() -> ArgumentParser:
     # What was not given is absent, so that the YAML decides; the help names the default where nobody does.
-    parser = ArgumentParser(
+    parser = ShortErrors(
         prog="python cli.py plan",
         description=DESCRIPTION,
         formatter_class=TeachingHelp,

@@ -11,6 +11,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from dflash_lightning.commands.chat_options import add_template, add_template_arguments, named_template
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for transformers and datasets
     from dflash_lightning.data.prepare import OnProgress
@@ -57,9 +58,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="python cli.py prepare", description=DESCRIPTION, formatter_class=TeachingHelp
-    )
+    parser = ShortErrors(prog="python cli.py prepare", description=DESCRIPTION, formatter_class=TeachingHelp)
     add = parser.add_argument
     add("--config", action="config", help="YAML file of any of these options (input, max_length, ...)")
     add("--input", nargs="+", required=True, metavar="PATH", help=INPUT)

@@ -12,6 +12,7 @@ from jsonargparse import SUPPRESS, ArgumentParser, Namespace
 
 from dflash_lightning.commands.teaching_help import TeachingHelp
 from dflash_lightning.plan_view.words import split_words
+from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for torch
     from dflash_lightning.commands.hidden_states_settings import StatesSettings
@@ -53,7 +54,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def make_parser() -> ArgumentParser:
     # What was not given is absent, so that the YAML decides.
-    parser = ArgumentParser(
+    parser = ShortErrors(
         prog="python cli.py prepare --hidden-states",
         description=DESCRIPTION,
         formatter_class=TeachingHelp,

@@ -15,6 +15,7 @@ from dflash_lightning.commands.chat_options import (
 )
 from dflash_lightning.commands.teaching_help import TeachingHelp
 from dflash_lightning.regenerate.key import KEY_VARIABLE
+from dflash_lightning.short_errors import ShortErrors
 
 if (
     TYPE_CHECKING
@@ -65,7 +66,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+    parser = ShortErrors(
         prog="python cli.py regenerate", description=DESCRIPTION, formatter_class=TeachingHelp
     )
     add = parser.add_argument

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser, Namespace
 
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for matplotlib
     from dflash_lightning.report.run import Run
@@ -58,9 +59,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="python cli.py report", description=DESCRIPTION, formatter_class=TeachingHelp
-    )
+    parser = ShortErrors(prog="python cli.py report", description=DESCRIPTION, formatter_class=TeachingHelp)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN_DIR", help="folder or file with a run's logs; several to compare")
     add("--output", metavar="FILE", help=OUTPUT)
