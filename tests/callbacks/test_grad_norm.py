@@ -110,6 +110,7 @@ def test_a_mean_over_no_steps_is_refused():
         GradNorm(running_steps=0)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_logs_the_same(tmp_path, toy_target, store):
     whole = fit(tmp_path / "whole", toy_target, store)
     ours = fit(tmp_path / "rest", toy_target, store, resume=str(tmp_path / "whole" / "kept" / "step=3.ckpt"))

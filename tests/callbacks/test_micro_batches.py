@@ -30,6 +30,7 @@ def test_there_is_a_line_for_every_micro_batch(observed):
     assert not any("micro/loss" in row for row in run["rows"])  # unless asked for
 
 
+@pytest.mark.slow
 def test_a_resumed_run_appends_and_a_fresh_one_begins_anew(observed, tmp_path, toy_target, observed_store):
     root = tmp_path / "again"
     root.mkdir()

@@ -101,6 +101,7 @@ def test_it_changes_who_computes_what(balanced, tmp_path, toy_target, observed_s
     assert slow <= 2 * 2  # in each epoch one that it is at, and one behind that
 
 
+@pytest.mark.slow
 def test_training_in_order_is_the_same_with_it_and_without(tmp_path, toy_target, observed_store):
     balance = PrefetchBalance(delivery="in_order")
     ours = fit(tmp_path / "with", toy_target, observed_store, balance, max_epochs=1)

@@ -68,6 +68,7 @@ def test_figures_are_those_of_decoding_prompt_by_prompt(
     assert (tmp_path / "out.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_two_drafters_side_by_side(target_folder, drafter_folder, target, prompts, tmp_path, capsys):
     other = random_drafter(target)
     other.reset_parameters(seed=5)

@@ -287,6 +287,7 @@ def test_the_help_teaches(capsys):
     assert "default: null" not in text
 
 
+@pytest.mark.slow
 def test_the_committed_configs_are_planned(lengths, capsys):
     """The large ones name stores and targets that are not here: lengths stand in, memory is unknown."""
     configs = Path(__file__).parents[2] / "configs"

@@ -56,6 +56,7 @@ def test_with_the_yaml_of_a_run_they_are_those_the_run_asks_for(objective, toy_t
     assert identity.final == (objective == "Distillation")
 
 
+@pytest.mark.slow
 def test_options_and_dotted_words_win_over_the_yaml(toy_target, store, tmp_path):
     output, path = tmp_path / "other", tmp_path / "run.yaml"
     path.write_text(YAML.format(target="nowhere", store=store, output="none", objective="CrossEntropy"))

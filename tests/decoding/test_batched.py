@@ -73,7 +73,12 @@ def alone(target, drafter, prompt, *, budget=None, **options):
 
 @pytest.mark.parametrize(
     ("name", "budget"),
-    [("random", None), ("memorising", None), ("noisy", None), ("memorising", 8), ("noisy", 0)],
+    [
+        ("noisy", None),
+        ("memorising", 8),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("random", None), ("memorising", None))),
+        pytest.param("noisy", 0, marks=pytest.mark.slow),
+    ],
 )
 def test_each_row_is_as_if_alone(target, drafters, name, budget):
     batch = decode_batch(target, drafters[name], MANY, max_new_tokens=20, budget=budget)

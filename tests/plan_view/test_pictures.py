@@ -54,6 +54,7 @@ def test_strategies_are_drawn(samples, settings, tmp_path):
     require_picture(tmp_path / "c.png", width=1800)
 
 
+@pytest.mark.slow
 def test_the_smallest_plan_is_drawn(settings, tmp_path):
     """One batch, one bucket with samples."""
     few = Samples(np.array([5, 6, 7]), np.array([1, 1, 1]))

@@ -13,6 +13,7 @@ from dflash_lightning.regenerate.local import LocalTarget
 from dflash_lightning.target.loading import Target
 from tests.data.chats import row
 from tests.regenerate.toy_chat import TEMPLATE, WORDS, chat_tokenizer
+from tests.slow import slow
 from tests.toy import toy_model
 
 STOPS = {1, 7, 30}
@@ -105,7 +106,7 @@ def answered(target, form, given, *, temperature=0.7, **options):
     return {chat.row: chat.record() for chat in done}
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("temperature", [0.7, *slow(0.0)])
 def test_batches_windows_and_stops_change_no_answer(target, form, temperature):
     alone = answered(target, form, chats(11), batch_size=1, temperature=temperature)
     assert alone == answered(target, form, chats(11), batch_size=4, temperature=temperature)

@@ -13,6 +13,7 @@ from dflash_lightning.plan.judge.runs import judge_runs
 from tests.plan.cases import ACCUMULATE, LONGEST, WORLDS, datasets, knobs, make_plan, make_samples
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(datasets(), knobs(), WORLDS, ACCUMULATE, st.sampled_from(["split", "drop"]))
 def test_a_judgement_puts_the_parts_together(samples, chosen, world, accumulate, tail):
