@@ -34,8 +34,8 @@ def test_case_21_the_uploader_is_fresh_polite_and_deaf_to_signals(folder, hold, 
     until(lambda: pending_files(folder))
     assert os.getsid(pid) == pid
     assert os.getpriority(os.PRIO_PROCESS, pid) >= 10
-    if Path(f"/proc/{pid}/autogroup").exists():  # where niceness counts within a session only
-        ours, theirs = (Path(f"/proc/{number}/autogroup") for number in ("self", pid))
+    ours, theirs = (Path(f"/proc/{number}/autogroup") for number in ("self", pid))
+    if theirs.exists() and theirs.read_text().strip():  # where niceness counts within a session only
         until(lambda: group_nice(theirs.read_text()) == min(19, group_nice(ours.read_text()) + 10))
     command = Path(f"/proc/{pid}/cmdline").read_bytes()
     assert command.startswith(sys.executable.encode())  # a new interpreter, no fork of this one
