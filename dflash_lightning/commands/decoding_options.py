@@ -32,6 +32,13 @@ def require_decoding(options: Namespace, budgets: Sequence[int]) -> None:
         raise ValueError(f"--tree names {twice[0]} more than once; each tree is decoded once")
 
 
+def refuse_given(options: Namespace, defaults: Namespace, names: Sequence[str], why: str) -> None:
+    """Raises ValueError where any of these options is given, that is, not as in `defaults`."""
+    given = [f"--{name.replace('_', '-')}" for name in names if options[name] != defaults[name]]
+    if given:
+        raise ValueError(f"{', '.join(given)}: {why}; leave out one or the other")
+
+
 def require_device(name: str) -> None:
     """Put a number there and read it. Raises ValueError where that fails; imports torch."""
     import torch

@@ -6,13 +6,12 @@ law   no option is ignored in silence, and nothing that was measured is lost to 
 """
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from jsonargparse import Namespace
 
 from dflash_lightning.commands.chat_options import require_no_template
-from dflash_lightning.commands.decoding_options import require_decoding
+from dflash_lightning.commands.decoding_options import refuse_given, require_decoding
 from dflash_lightning.commands.sampling_options import require_sampling
 
 PICTURES = (".png", ".pdf", ".svg")
@@ -23,10 +22,10 @@ SERVED = ("model", "concurrency", "timeout")
 def require_sense(options: Namespace, defaults: Namespace) -> None:
     """Raises ValueError, OSError."""
     if options.server:
-        _refuse(options, defaults, LOCAL, "for decoding here, not for --server")
+        refuse_given(options, defaults, LOCAL, "for decoding here, not for --server")
         require_no_template(options)
     else:
-        _refuse(options, defaults, SERVED, "for asking a --server, and none is named")
+        refuse_given(options, defaults, SERVED, "for asking a --server, and none is named")
         if options.target is None or options.drafter is None:
             raise ValueError(
                 "give --target and --drafter to decode here, or --server to ask a running server"
@@ -40,12 +39,6 @@ def require_sense(options: Namespace, defaults: Namespace) -> None:
             _require_writable(f"--{name} {options[name]}", Path(options[name]).absolute())
     if options.plot and Path(options.plot).suffix not in PICTURES:
         raise ValueError(f"--plot {options.plot}: name a file that ends in {', '.join(PICTURES)}")
-
-
-def _refuse(options: Namespace, defaults: Namespace, names: Sequence[str], why: str) -> None:
-    given = [f"--{name.replace('_', '-')}" for name in names if options[name] != defaults[name]]
-    if given:
-        raise ValueError(f"{', '.join(given)}: {why}; leave out one or the other")
 
 
 def _require_writable(what: str, path: Path) -> None:

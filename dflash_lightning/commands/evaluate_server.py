@@ -11,6 +11,7 @@ from functools import partial
 from jsonargparse import Namespace
 
 from dflash_lightning.commands.evaluate_output import prompts_bar, write_json
+from dflash_lightning.regenerate.config import ServerSettings
 from dflash_lightning.regenerate.key import KEY_VARIABLE
 
 
@@ -32,7 +33,7 @@ def ask_servers(options: Namespace) -> int:
         timeout_s=options.timeout,
     )
     urls, key = [url for url in (options.server, options.against) if url], os.environ.get(KEY_VARIABLE)
-    if len({url.rstrip("/").removesuffix("/v1") for url in urls}) < len(urls):
+    if len(set(ServerSettings(urls=tuple(urls)).bases)) < len(urls):
         raise ValueError(
             f"--against {options.against} is the server of --server itself: asked again, it would answer "
             "from its cache; name another one"

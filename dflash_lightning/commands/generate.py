@@ -46,8 +46,10 @@ a pass over several tokens may round differently from passes over one, so near-t
 
 def main(args: Sequence[str] | None = None) -> int:
     """Exit code: 0; 1 with one message on standard error, or when --check finds another text."""
-    options = make_parser().parse_args(args)
+    parser = make_parser()
+    options = parser.parse_args(args)
     try:
+        require_sense(options, parser.get_defaults())
         return _generate(options)
     except (ValueError, OSError) as error:
         print(f"generate: {error}", file=sys.stderr)
@@ -88,7 +90,6 @@ def make_parser() -> ArgumentParser:
 
 
 def _generate(options: Namespace) -> int:
-    require_sense(options, make_parser().get_defaults())
     import torch
     from transformers.utils import logging
 

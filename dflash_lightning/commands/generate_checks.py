@@ -1,10 +1,8 @@
 """What `generate` refuses before the work: options that would be ignored, or that mean nothing together."""
 
-from collections.abc import Sequence
-
 from jsonargparse import Namespace
 
-from dflash_lightning.commands.decoding_options import require_decoding
+from dflash_lightning.commands.decoding_options import refuse_given, require_decoding
 from dflash_lightning.commands.sampling_options import require_sampling
 
 WITH_DRAFTS = ("drafter", "check", "tree", "block_size", "show_rejected", "sampling")
@@ -13,18 +11,12 @@ OF_THE_TEMPLATE = ("chat_template", "template_arguments")
 
 def require_sense(options: Namespace, defaults: Namespace) -> None:
     """Raises ValueError. `defaults`: the options where nobody gives any."""
-
-    def refuse(names: Sequence[str], why: str) -> None:
-        given = [f"--{name.replace('_', '-')}" for name in names if options[name] != defaults[name]]
-        if given:
-            raise ValueError(f"{', '.join(given)}: {why}; leave out one or the other")
-
     if options.plain:
-        refuse(WITH_DRAFTS, "about drafts, and --plain makes none")
+        refuse_given(options, defaults, WITH_DRAFTS, "about drafts, and --plain makes none")
     elif options.drafter is None:
         raise ValueError("give the --drafter to draft with, or --plain to decode with the target alone")
     if options.raw:
-        refuse(OF_THE_TEMPLATE, "about the chat template, and --raw uses none")
+        refuse_given(options, defaults, OF_THE_TEMPLATE, "about the chat template, and --raw uses none")
     require_decoding(options, [] if options.tree is None else [options.tree])
     require_sampling(options)
     if options.tree is not None and options.show_rejected:

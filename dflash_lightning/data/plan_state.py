@@ -8,6 +8,7 @@ from typing import Any
 
 from dflash_lightning.data.epochs import PlannedEpochs, Position
 from dflash_lightning.data.store import TokenStore
+from dflash_lightning.differing import differing
 from dflash_lightning.plan.config import config_facts
 
 
@@ -28,7 +29,7 @@ def saved_plan(epochs: PlannedEpochs, position: Position, store: TokenStore) -> 
 
 def require_same_plan(saved: dict[str, Any], ours: dict[str, Any]) -> None:
     """Raises ValueError naming both digests and every setting that differs."""
-    differences = differing(saved, ours, "in the checkpoint", "here")
+    differences = differing(saved["settings"], ours["settings"], "in the checkpoint", "here")
     if saved["digest"] != ours["digest"] or differences:
         raise ValueError(
             f"the checkpoint was trained on plan {saved['digest']}, but these settings give plan "
@@ -44,19 +45,10 @@ def require_ranks_agree(plans: Sequence[dict[str, Any]]) -> None:
     first = plans[0]
     for rank, other in enumerate(plans):
         if other["digest"] != first["digest"]:
-            differences = "; ".join(differing(first, other, "on rank 0", f"on rank {rank}"))
+            settings = first["settings"], other["settings"]
+            differences = "; ".join(differing(*settings, "on rank 0", f"on rank {rank}"))
             raise ValueError(
                 f"ranks disagree about the plan: {first['digest']} on rank 0, {other['digest']} on "
                 f"rank {rank} ({differences or 'equal settings: another version of the planner'}); "
                 "give all nodes the same token store, settings and version"
             )
-
-
-def differing(one: dict[str, Any], other: dict[str, Any], here: str, there: str) -> list[str]:
-    """Each setting in which two saved plans differ, with both values."""
-    ours, theirs = one["settings"], other["settings"]
-    return [
-        f"{key}: {ours.get(key)} {here}, {theirs.get(key)} {there}"
-        for key in sorted({*ours, *theirs})
-        if ours.get(key) != theirs.get(key)
-    ]

@@ -99,9 +99,10 @@ def ask_server(
     """
     settings = ServerSettings(urls=(url,), timeout_s=asked.timeout_s, concurrency=asked.concurrency)
     base = settings.bases[0]
+    root = base.removesuffix("/v1")
     model = served_model(url, asked, model=model, key=key)
     transport = Transport(key)
-    before = _page(transport, f"{base.removesuffix('/v1')}/metrics")
+    before = _page(transport, f"{root}/metrics")
     started = time.perf_counter()
 
     def ask(number: int) -> Reply:
@@ -114,7 +115,6 @@ def ask_server(
     with _threads(asked.concurrency, transport) as threads:
         replies = tuple(threads.map(ask, range(len(prompts))))
     _require_some(url, replies)
-    root = base.removesuffix("/v1")
     after = _page(transport, f"{root}/metrics")
     speculation = _speculation(transport, root, before, after)
     return Served(url, model, replies, speculation, first_token_s(before, after))

@@ -12,6 +12,8 @@ from lightning import Trainer
 from lightning.pytorch.loops.loop import _Loop
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
+from dflash_lightning.differing import differing
+
 if TYPE_CHECKING:
     from dflash_lightning.training.module import DFlashModule
 
@@ -42,18 +44,9 @@ def loops_at_epoch_start(
     }
 
 
-def differing(saved: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
-    """One line for each setting that is not what it was, sorted by name."""
-    return [
-        f"{key}: {saved.get(key)} in the checkpoint, {ours.get(key)} now"
-        for key in sorted({*saved, *ours})
-        if saved.get(key) != ours.get(key)
-    ]
-
-
 def require_same_drafter(saved: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     """Raises ValueError where the checkpoint's drafter has another shape than the one configured."""
-    lines = differing(saved, ours)
+    lines = differing(saved, ours, "in the checkpoint", "now")
     if lines:
         raise ValueError(
             f"the checkpoint holds another drafter ({'; '.join(lines)}): "
@@ -123,16 +116,15 @@ def load_extras(module: "DFlashModule", checkpoint: dict[str, Any]) -> None:
     if module.trainer.state.fn != "fit":
         return
     _require_same_target(saved, module)
-    _tell_what_is_left(checkpoint[type(module.data).__qualname__]["position"], module.trainer)
-    for line in differing(saved["settings"], plain(_settings(module))):
+    position = checkpoint[type(module.data).__qualname__]["position"]  # the DataModule is restored later
+    _tell_what_is_left(position, module.trainer)
+    for line in differing(saved["settings"], plain(_settings(module)), "in the checkpoint", "now"):
         rank_zero_info(f"resuming with another setting, which wins: {line}")
     module.logged.load_state_dict(saved["logged"])
     if "trees" in saved:  # not in earlier checkpoints
         module.tree_watch.load_state_dict(saved["trees"])
     module.guard.load_state_dict(saved["guard"])
     module.validated_at = saved["validated_at"]
-    # The DataModule itself is restored later.
-    position = checkpoint[type(module.data).__qualname__]["position"]
     checkpoint["loops"]["fit_loop"] = loops_at_epoch_start(
         checkpoint["loops"]["fit_loop"],
         epoch=position["epoch"],
