@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from benchmarks.checkpoint.ranks import measure_ranks
 from benchmarks.checkpoint.state import Memcpy, State
 from benchmarks.checkpoint.steps import Loop
 from benchmarks.checkpoint.ways import WAYS, open_way
+from dflash_lightning.checkpoint.writing.priority import group_nice
 from dflash_lightning.plan_view.columns import columns
 from tests.s3.server import Weed
 
@@ -103,9 +105,9 @@ def _tell_of(name: str, text: str) -> None:
 
 def _follow(place: Weed) -> None:
     """A server has a session of its own, which Linux weighs as a group: it gets the priority of this run."""
-    process, ours = place._process, Path("/proc/self/autogroup")
-    if process is not None and ours.exists():
-        Path(f"/proc/{process.pid}/autogroup").write_text(ours.read_text().split()[-1])
+    ours = Path("/proc/self/autogroup")
+    with suppress(OSError):  # systems without such groups weigh no sessions
+        Path(f"/proc/{place.pid}/autogroup").write_text(str(group_nice(ours.read_text())))
 
 
 if __name__ == "__main__":

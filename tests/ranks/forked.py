@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import signal
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from typing import Any
 
 import yaml
 
+from tests.ports import free_port
 from tests.ranks.pool import ROOT
 
 _CONTEXT = get_context("forkserver")
@@ -80,7 +80,7 @@ class ForkedFit:
         config.write_text(yaml.safe_dump(self.values))
         several = [f"--trainer.devices={self.world}", "--trainer.strategy=ddp"] if self.world > 1 else []
         words = ["fit", f"--config={config}", *several, *self.words]
-        port = str(_free_port())
+        port = str(free_port())
         for rank in range(self.world):
             path = self._watched(rank)
             if path.exists():  # a kill may have cut the last line
@@ -210,9 +210,3 @@ def command_of(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
         return ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,14 +10,9 @@ from typing import Any
 
 import yaml
 
+from tests.ports import free_port
 from tests.ranks.pool import ROOT, environment
 from tests.ranks.runs import PATIENCE, Fit, toy_config
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 class Nodes(Fit):

@@ -1,7 +1,6 @@
 """Greedy text of the embedded target here, and of a toy behind `transformers serve`."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from dflash_lightning.decoding.plain import decode_plain
 from dflash_lightning.regenerate.client import ChatClient, ServerError
 from dflash_lightning.target.embedded import EMBEDDED, find_gguf
 from dflash_lightning.target.loading import load_stop_ids, load_target, load_tokenizer
+from tests.ports import free_port
 from tests.regenerate.answering import question, read_rows, settings_for, write_rows
 from tests.regenerate.toy_chat import save_chat_target
 
@@ -60,9 +60,7 @@ def transformers_server(tmp_path):
     ]:
         pytest.skip(f"transformers serve needs {', '.join(missing)}: pip install 'transformers[serving]'")
     folder = save_chat_target(tmp_path / "target")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu", "--dtype", "float32"]
     code = "import sys; from transformers.cli.transformers import main; sys.exit(main())"
     process = subprocess.Popen(

