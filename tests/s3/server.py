@@ -80,8 +80,11 @@ class Weed:
         return [e[name] for e in both for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
 
     def start(self) -> None:
-        """Raises RuntimeError with its log when it ends or is not ready in time. Before its first time, a port
-        that somebody else took is another draw."""
+        """At its first start, a port that somebody else took is another draw.
+
+        Raises:
+            RuntimeError: it ended, or is not ready in time; the message holds its log.
+        """
         for attempt in range(_DRAWS):
             self._start_process()
             try:
