@@ -5,7 +5,6 @@ checkpoint is then where the way promises it to be.
 """
 
 import io
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -142,11 +141,3 @@ WAYS = (
     "torch.save, upload_fileobj",
     "AsyncCheckpointIO, upload_fileobj",
 )
-
-
-def wait_until_settled(way: Way, limit_s: float = 300.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not way.settled():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the checkpoint is not stored")
-        time.sleep(0.05)
