@@ -5,6 +5,7 @@ out   Published, or the StoreError of the first step that failed; nothing is hal
 law   data (unique key, verified) -> manifest (read back) -> pointers, in this order, and deletions
       (`removal.sweep`) later: killed between any two calls, the newest complete checkpoint is this one or
       the one before
+law   nothing is superfluous while a pointer may name it: deletions wait for the pointers
 """
 
 import logging
@@ -42,7 +43,8 @@ class Published:
     seconds: float
     """From the start of the upload until it was durable."""
     superfluous: tuple[Manifest, ...] = ()
-    """Older checkpoints that nobody needs any more, the oldest first: for `removal.sweep`."""
+    """Older checkpoints that nobody needs any more, the oldest first: for `removal.sweep`. None while a
+    pointer could not be written."""
     problems: tuple[str, ...] = ()
     """Pointers that could not be written: logged, and tried again by the next publish."""
 
@@ -152,7 +154,14 @@ def finish(store: ObjectStore, prefix: str, job: SaveJob, durable: Durable) -> P
     targets = named([known for known in everything if known not in going])
     had_best = any(known.value(known.monitor) is not None for known in everything)  # else no request for it
     problems = write_pointers(store.quick(), prefix, targets, drop=had_best)
+    waits = "; older checkpoints stay until the next save writes it" if going else ""
     for problem in problems:
-        log.warning("step %d is saved, but: %s", manifest.step, problem)
-    uri = store.uri(join_key(prefix, manifest.name))
-    return Published(manifest, uri, durable.retries, durable.seconds, tuple(going), tuple(map(str, problems)))
+        log.warning("step %d is saved, but: %s%s", manifest.step, problem, waits)
+    return Published(
+        manifest,
+        store.uri(join_key(prefix, manifest.name)),
+        durable.retries,
+        durable.seconds,
+        superfluous=() if problems else tuple(going),
+        problems=tuple(map(str, problems)),
+    )

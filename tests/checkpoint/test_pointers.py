@@ -16,7 +16,7 @@ from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
-from tests.checkpoint.saving import PREFIX, keep, save
+from tests.checkpoint.saving import PREFIX, keep, save, steps
 
 LOSSES = (1.0, 2.0, 3.0, math.nan, None)
 
@@ -94,3 +94,27 @@ def test_a_store_without_a_best_is_asked_for_no_deletion():
     store = FaultyStore(MemoryStore())
     save(store, 1, retention=keep(), metrics={"loss": 1.0})
     assert not [event for event in store.events if event.operation == "delete"]
+
+
+FAULTS = [
+    Fault(operation, call, times=times, does=does, key=key)
+    for operation, key in [("put", "last.json"), ("put", "best.json"), ("delete", "best.json")]
+    for call in (1, 2, 3)
+    for times in (1, 2)
+    for does in ("raise", "lose")
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f.operation}-{f.key}-{f.call}-{f.times}-{f.does}")
+def test_no_pointer_names_what_is_gone_and_what_had_to_wait_goes_later(fault, caplog):
+    store = FaultyStore(MemoryStore(), fault)
+    saves = [("a", Retention(monitor="loss"), loss) for loss in (3.0, 1.0, 2.0, 0.5, 0.7)]
+    saves += [("b", Retention(), 0.1)] * 5  # nothing of this run is best: best.json goes
+    for step, (run_id, retention, loss) in enumerate(saves):
+        save(store, step, run_id=run_id, retention=retention, metrics={"loss": loss})
+        for which in FILES:
+            by_file(store, which)  # raises for one that names what is gone
+    assert caplog.text.count("is saved, but: ") == fault.times
+    assert steps(store) == [3, 4, 9]
+    for which in FILES:
+        assert by_file(store, which) == by_address(store, which)

@@ -161,10 +161,14 @@ def test_a_store_without_checksums_is_read_back():
 @pytest.mark.parametrize("fault", [Fault("put", key=LAST), Fault("put", key=BEST)])
 def test_a_pointer_that_fails_is_a_warning(fault, caplog):
     store = FaultyStore(MemoryStore(), fault)
+    save(store.store, 4)
     published = save(store, 8, retention=Retention(monitor="loss"), metrics={"loss": 1.0})
     assert "step 8 is saved, but: scripted: put of runs/a/" in caplog.text
+    assert "older checkpoints stay until the next save writes it" in caplog.text
     assert len(published.problems) == 1
+    assert steps(store) == [4, 8]
     save(store, 9, retention=Retention(monitor="loss"), metrics={"loss": 2.0})
+    assert steps(store) == [8, 9]
     assert (pointed(store, LAST), pointed(store, BEST)) == (9, 8)
 
 

@@ -1,7 +1,8 @@
 """Deletions in a line of their own: the next save never waits for them, however slow the store is with them.
 
 in    work that deletes, each handed over when a newer checkpoint is durable
-law   one at a time. Of what waits only the newest stays: it names all that is still there
+law   one at a time. Of what waits only the newest stays: it names all that is still there; where a pointer
+      could not be written it names nothing, and the next one does
 law   one that fails ends nothing: the next one finds what it left
 """
 
