@@ -56,8 +56,6 @@ class SaveJob:
     facts: Facts = field(default_factory=dict)
     """For the manifest: plan_digest, world_size and the like; versions are added, text is redacted."""
     retention: Retention = field(default_factory=Retention)
-    protected: tuple[str, ...] = ()
-    """`Manifest.key` of checkpoints that are never deleted, such as the one resumed from."""
     size_hint: int = 0
     """Bytes to expect; 0 if unknown."""
     session: str = ""

@@ -6,7 +6,6 @@ law   the parts and the whole depend on the bytes alone, not on how they were cu
 """
 
 import zlib
-from collections.abc import Callable
 
 from dflash_lightning.checkpoint.manifest import DataFile, Part
 from dflash_lightning.checkpoint.stores.protocol import BytesLike, Upload
@@ -18,17 +17,10 @@ PART_BYTES = 16 << 20
 class MeasuredFile:
     """What `torch.save` writes into."""
 
-    def __init__(
-        self,
-        upload: Upload,
-        *,
-        part_bytes: int = PART_BYTES,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> None:
+    def __init__(self, upload: Upload, *, part_bytes: int = PART_BYTES) -> None:
         self.size = 0
         self._upload = upload
         self._part_bytes = part_bytes
-        self._on_progress = on_progress
         self._crc32 = 0
         self._parts: list[Part] = []
         self._start = 0
@@ -47,8 +39,6 @@ class MeasuredFile:
             taken += len(piece)
             if self.size - self._start == self._part_bytes:
                 self._close_part()
-        if self._on_progress is not None:
-            self._on_progress(self.size)
         return len(view)
 
     def flush(self) -> None:

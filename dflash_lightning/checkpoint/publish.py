@@ -22,7 +22,7 @@ from dflash_lightning.checkpoint.retention import to_delete
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
-from dflash_lightning.checkpoint.upload import OnProgress, Write, upload_data
+from dflash_lightning.checkpoint.upload import Write, upload_data
 from dflash_lightning.checkpoint.verify import ATTEMPTS
 from dflash_lightning.checkpoint.versions import versions
 
@@ -65,22 +65,15 @@ class Durable:
     seconds: float
 
 
-def publish(
-    store: ObjectStore,
-    prefix: str,
-    job: SaveJob,
-    write: Write,
-    *,
-    on_progress: OnProgress | None = None,
-) -> Published:
-    """Blocks until it is done: call it from the writer. `on_progress` gets the bytes written so far.
+def publish(store: ObjectStore, prefix: str, job: SaveJob, write: Write) -> Published:
+    """Blocks until it is done: call it from the writer.
 
     Raises: StoreError; whatever `write` raises. The upload is aborted then, and no manifest remains.
     """
     started = time.monotonic()
     before = list_manifests(store, prefix)  # first: a store that does not answer costs no upload
     name = new_name(job.step)
-    file = upload_data(store, prefix, data_key(name), write, size_hint=job.size_hint, on_progress=on_progress)
+    file = upload_data(store, prefix, data_key(name), write, size_hint=job.size_hint)
     manifest = make_manifest(job, name, (file,), before)
     retries = commit(store, prefix, manifest)
     durable = Durable(manifest, before, retries, time.monotonic() - started)
@@ -150,7 +143,7 @@ def finish(store: ObjectStore, prefix: str, job: SaveJob, durable: Durable) -> P
     next one for long: a pointer that cannot be written soon is written by the next publish."""
     manifest, before = durable.manifest, durable.before
     everything = sorted((manifest, *before.manifests), key=age_order, reverse=True)
-    going = to_delete(everything, job.retention, job.protected, job.run_id)
+    going = to_delete(everything, job.retention, job.run_id)
     targets = named([known for known in everything if known not in going])
     had_best = any(known.value(known.monitor) is not None for known in everything)  # else no request for it
     problems = write_pointers(store.quick(), prefix, targets, drop=had_best)

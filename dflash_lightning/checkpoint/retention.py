@@ -13,9 +13,13 @@ from dflash_lightning.checkpoint.manifest import Manifest
 
 
 def to_delete(
-    manifests: Sequence[Manifest], retention: Retention, protected: Collection[str], run_id: str | None
+    manifests: Sequence[Manifest],
+    retention: Retention,
+    run_id: str | None,
+    *,
+    protected: Collection[str] = (),
 ) -> list[Manifest]:
-    """Oldest first. `protected` holds `Manifest.key`; `run_id` None means whoever wrote them.
+    """Oldest first. `run_id` None means whoever wrote them; `protected` holds `Manifest.key`.
 
     A run that continues another's checkpoints as its own carries on its run_id.
     """

@@ -16,8 +16,6 @@ from dflash_lightning.checkpoint.stores.protocol import ObjectStore, Upload
 from dflash_lightning.checkpoint.verify import check_stored
 
 Write = Callable[[MeasuredFile], None]
-OnProgress = Callable[[int], None]
-"""Gets the bytes written so far."""
 
 
 def upload_data(
@@ -27,12 +25,11 @@ def upload_data(
     write: Write,
     *,
     size_hint: int = 0,
-    on_progress: OnProgress | None = None,
 ) -> DataFile:
     """Write, finish and verify one object; `key` is below the prefix. After a failure nothing is left."""
     full = join_key(prefix, key)
     upload = store.open_upload(full, size_hint=size_hint)
-    file = MeasuredFile(upload, on_progress=on_progress)
+    file = MeasuredFile(upload)
     try:
         _written(write, file, upload)
     except BaseException:

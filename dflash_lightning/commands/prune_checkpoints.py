@@ -35,7 +35,7 @@ def prune(store: "ObjectStore", prefix: str, options: Namespace) -> int:
     inventory = take_inventory(store, prefix)
     complete = inventory.complete
     rules = _retention(options, complete)
-    going = to_delete(complete, rules, _best_of_newest_run(complete, rules), None)
+    going = to_delete(complete, rules, None, protected=_best_of_newest_run(complete, rules))
     really = "yes" in options and "dry_run" not in options
     for manifest in going:
         print(f"{'deleting' if really else 'would delete'} {manifest.name}, {size(manifest.size)}")

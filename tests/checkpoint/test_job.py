@@ -16,7 +16,6 @@ def test_a_job_survives_the_way_to_the_writer():
         metrics={"val/tau": 2.5},
         facts={"plan_digest": "d", "versions": {"torch": "2.13"}, "world_size": 2},
         retention=Retention(keep_best=3, monitor="val/tau", mode="max"),
-        protected=("manifests/step=000000000004-0a0b0c0d.json",),
     )
     assert pickle.loads(pickle.dumps(job)) == job
 

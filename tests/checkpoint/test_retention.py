@@ -33,7 +33,7 @@ def saved(scores, run_ids=None):
 
 def gone(manifests, protected=(), run_id="a", **retention):
     keys = [m.key for m in manifests if m.step in protected]
-    return [m.step for m in to_delete(manifests, Retention(**retention), keys, run_id)]
+    return [m.step for m in to_delete(manifests, Retention(**retention), run_id, protected=keys)]
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_the_newest_is_the_last_published_not_the_highest_step():
     again = Manifest(
         name="step=3-ffffffff", serial=6, run_id="a", step=3, epoch=0, kind="step", created=0.0, files=()
     )
-    assert again not in to_delete([*manifests, again], Retention(), (), "a")
-    assert manifests[4] in to_delete([*manifests, again], Retention(), (), "a")
+    assert again not in to_delete([*manifests, again], Retention(), "a")
+    assert manifests[4] in to_delete([*manifests, again], Retention(), "a")
 
 
 def test_of_equals_the_older_is_the_best():
