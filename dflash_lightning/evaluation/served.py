@@ -75,9 +75,11 @@ def served_model(url: str, asked: Asked, *, model: str | None = None, key: str |
     """
     settings = ServerSettings(urls=(url,), timeout_s=asked.timeout_s, concurrency=asked.concurrency)
     client = ChatClient(settings, key)
-    client.require_alive()
+    if model is not None:
+        client.require_alive()
+        return model
     try:
-        return model or client.model()
+        return client.model()
     except ValueError as error:
         raise ValueError(f"{url}: {error}") from error
 
@@ -87,20 +89,19 @@ def ask_server(
     prompts: Sequence[Prompt],
     asked: Asked,
     *,
-    model: str | None = None,
+    model: str,
     key: str | None = None,
     on_reply: Callable[[], None] = lambda: None,
 ) -> Served:
-    """Ask every prompt once.
+    """Ask every prompt once. `model`: of served_model, which has found the server alive.
 
     Raises:
-        ServerError: the server does not answer, or none of the requests was answered.
-        ValueError: the server serves several models and none is named.
+        ConnectionError: none of the requests was answered.
+        ValueError: the address is none.
     """
     settings = ServerSettings(urls=(url,), timeout_s=asked.timeout_s, concurrency=asked.concurrency)
     base = settings.bases[0]
     root = base.removesuffix("/v1")
-    model = served_model(url, asked, model=model, key=key)
     transport = Transport(key)
     before = _page(transport, f"{root}/metrics")
     started = time.perf_counter()

@@ -186,6 +186,14 @@ def test_nothing_to_compare_is_said_beside_the_other_figures(
     assert found["all"]["methods"]["plain"]["new_tokens"] == len(WORDS)
 
 
+@pytest.mark.parametrize("named", [[], ["--model", "toy"]])
+def test_each_server_is_asked_for_its_models_once(prompts, named):
+    with RunningSpecServer("vllm") as one, RunningSpecServer("silent") as other:
+        words = ["--server", one.url, "--against", other.url, "--prompts", str(prompts), *named]
+        assert main(words) == 0
+        assert [server.seen()["listed"] for server in (one, other)] == [1, 1]
+
+
 def test_servers_are_asked(prompts, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, "sesame")
     with RunningSpecServer("vllm") as one, RunningSpecServer("silent") as other:

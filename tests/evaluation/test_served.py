@@ -2,16 +2,18 @@
 
 import json
 import threading
+from functools import partial
 
 import pytest
 
 from dflash_lightning.evaluation.prompts import Prompt
-from dflash_lightning.evaluation.served import Asked, ask_server
+from dflash_lightning.evaluation.served import Asked, ask_server, served_model
 from dflash_lightning.evaluation.served_view import served_text, served_values
 from dflash_lightning.regenerate.client import ServerError
 from tests.evaluation.spec_server import RunningSpecServer
 
 ASKED = Asked(max_new_tokens=9, concurrency=3, temperature=0.5, top_k=4, seed=2)
+ask = partial(ask_server, model="toy")
 
 
 def prompts(*questions, category="all"):
@@ -29,7 +31,7 @@ def vllm():
 def test_latency_tokens_and_acceptance(vllm):
     heard = []
     questions = prompts("one two three", "four five", "six")
-    served = ask_server(vllm.url, questions, ASKED, key="sesame", on_reply=lambda: heard.append(1))
+    served = ask(vllm.url, questions, ASKED, key="sesame", on_reply=lambda: heard.append(1))
     assert (len(served.answered), served.tokens, len(heard)) == (3, 6, 3)
     assert served.model == "toy"
     assert 0.02 <= served.latency(0.5) <= served.latency(0.95) <= served.seconds
@@ -62,7 +64,7 @@ def test_latency_tokens_and_acceptance(vllm):
 )
 def test_what_other_servers_report(kind, tau, source):
     with RunningSpecServer(kind) as server:
-        served = ask_server(server.url, prompts("one two"), ASKED)
+        served = ask(server.url, prompts("one two"), ASKED)
     if tau is None:
         assert served.speculation is None
         assert "not reported" in served_text([served], ASKED)
@@ -75,7 +77,7 @@ def test_what_other_servers_report(kind, tau, source):
 def test_prompt_i_is_sampled_with_seed_n_plus_i():
     with RunningSpecServer("silent") as server:
         for _ in range(2):  # the same in every run
-            ask_server(server.url, prompts("zero", "one", "two"), ASKED)
+            ask(server.url, prompts("zero", "one", "two"), ASKED)
         bodies = server.seen()["bodies"]
     seeds = [(body["messages"][0]["content"], body["seed"]) for body in bodies]
     assert sorted(seeds) == [("one", 3), ("one", 3), ("two", 4), ("two", 4), ("zero", 2), ("zero", 2)]
@@ -83,7 +85,7 @@ def test_prompt_i_is_sampled_with_seed_n_plus_i():
 
 def test_an_answer_that_drips_is_waited_for_no_longer_than_one_that_stays_away(vllm):
     asked = Asked(max_new_tokens=9, timeout_s=1.5)
-    served = ask_server(vllm.url, prompts("one two", "[drip] no", "three"), asked)
+    served = ask(vllm.url, prompts("one two", "[drip] no", "three"), asked)
     assert [bool(reply.failure) for reply in served.replies] == [False, True, False]
     assert "1 failed: TimeoutError: no whole reply within 1.5 s" in served_text([served], asked)
     assert served.seconds < served.replies[1].seconds  # its wait is in no speed
@@ -92,7 +94,7 @@ def test_an_answer_that_drips_is_waited_for_no_longer_than_one_that_stays_away(v
 
 def test_categories_have_latencies_of_their_own(vllm):
     questions = [*prompts("one two", "three four", category="maths"), *prompts("[500:0] no", category="chat")]
-    served = ask_server(vllm.url, questions, ASKED)
+    served = ask(vllm.url, questions, ASKED)
     lines = [line.split() for line in served_text([served], ASKED).splitlines()]
     assert [vllm.url, "by", "category"] in lines
     assert ["chat", "0", "of", "1", "0", "-", "-", "-"] in lines
@@ -103,21 +105,21 @@ def test_categories_have_latencies_of_their_own(vllm):
 
 
 def test_only_prompts_that_both_servers_answered_are_compared(vllm):
-    first = ask_server(vllm.url, prompts("a", "[500:0] b", "c"), ASKED)
-    second = ask_server(vllm.url, prompts("d", "e", "f"), ASKED)
+    first = ask(vllm.url, prompts("a", "[500:0] b", "c"), ASKED)
+    second = ask(vllm.url, prompts("d", "e", "f"), ASKED)
     assert "per request, over the 2 prompts that both answered" in served_text([first, second], ASKED)
-    other = ask_server(vllm.url, prompts("[500:0] g", "h", "[500:0] i"), ASKED)
+    other = ask(vllm.url, prompts("[500:0] g", "h", "[500:0] i"), ASKED)
     assert "no prompt was answered by both, so that there are no speeds" in served_text([first, other], ASKED)
 
 
 def test_an_error_of_deep_brackets_is_a_failure_like_others():
     with RunningSpecServer("silent") as server:
-        served = ask_server(server.url, prompts("fine", "[brackets]"), ASKED)
+        served = ask(server.url, prompts("fine", "[brackets]"), ASKED)
     assert served.replies[1].failure.startswith("400: [[[[[")
 
 
 def test_failures_are_counted_and_said(vllm):
-    served = ask_server(vllm.url, prompts("fine", "[500:0] no", "an uncounted one"), ASKED)
+    served = ask(vllm.url, prompts("fine", "[500:0] no", "an uncounted one"), ASKED)
     assert len(served.answered) == 1
     text = served_text([served, served], ASKED)
     assert "1 failed: 500: the server says 500" in text
@@ -127,9 +129,9 @@ def test_failures_are_counted_and_said(vllm):
 
 def test_a_server_that_answers_nothing_is_an_error(vllm):
     with pytest.raises(ConnectionError, match="answered none of 1 requests, the first: 400: the server says"):
-        ask_server(vllm.url, prompts("[400:0] no"), ASKED)
+        ask(vllm.url, prompts("[400:0] no"), ASKED)
     with pytest.raises(ConnectionError) as caught:
-        ask_server(vllm.url, prompts("[401:0] no"), ASKED, key="sesame")
+        ask(vllm.url, prompts("[401:0] no"), ASKED, key="sesame")
     assert "wrong key: Bearer ***" in str(caught.value)
     assert "sesame" not in str(caught.value)
 
@@ -138,16 +140,16 @@ def test_a_server_that_is_down():
     with RunningSpecServer("silent") as server:
         url = server.url
     with pytest.raises(ServerError, match="no server answers .* is it running, and is the address right"):
-        ask_server(url, prompts("one"), ASKED)
+        served_model(url, ASKED)
     with pytest.raises(ValueError, match="is no address such as http://localhost:8000"):
-        ask_server("localhost", prompts("one"), ASKED)
+        served_model("localhost", ASKED)
 
 
 def test_a_server_that_dies_on_the_way(vllm):
     with RunningSpecServer("silent") as server:
         killer = threading.Timer(0.3, server.process.kill)
         killer.start()
-        served = ask_server(server.url, prompts(*["one two"] * 200), Asked(max_new_tokens=9))
+        served = ask(server.url, prompts(*["one two"] * 200), Asked(max_new_tokens=9))
         killer.join()
     assert 0 < len(served.answered) < 200
     assert "failed: ConnectionRefusedError" in served_text([served], ASKED)

@@ -34,7 +34,7 @@ class ChatServer(ThreadingHTTPServer):
         self.seconds = seconds
         self.lock = threading.Lock()
         self.asked = Counter()
-        self.seen = {"busiest": 0, "keys": [], "bodies": []}
+        self.seen = {"busiest": 0, "listed": 0, "keys": [], "bodies": []}
         self.busy = 0
 
     def handle_error(self, request, client_address):
@@ -47,6 +47,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         server = self.server
         if self.path == "/v1/models":
+            with server.lock:
+                server.seen["listed"] += 1
             self.reply(200, {"object": "list", "data": [{"id": "toy"}]})
         elif self.path == "/seen":
             self.reply(200, {**server.seen, "asked": dict(server.asked)})

@@ -34,6 +34,7 @@ class RunningServer:
         self.process.stdout.close()
 
     def seen(self):
-        """busiest: most requests at once; asked: requests by messages; keys, bodies: of all of them."""
+        """busiest: most requests at once; asked: requests by messages; keys, bodies: of all of them; listed:
+        how often the list of models was asked for."""
         with urllib.request.urlopen(f"{self.url}/seen") as reply:
             return json.loads(reply.read())
