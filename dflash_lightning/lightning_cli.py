@@ -25,7 +25,7 @@ from dflash_lightning.redact import hidden_environment, redact
 from dflash_lightning.replacing_lists import with_fresh_lists
 from dflash_lightning.short_errors import ShortErrors
 from dflash_lightning.training.checkpoints.address_connector import fetch_addresses
-from dflash_lightning.training.checkpoints.checkpoint_path import meant_by
+from dflash_lightning.training.checkpoints.checkpoint_path import meant_by, require_usable
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.start.agreement import require_agreement
 from dflash_lightning.training.start.wandb_runs import begin_wandb, resume_wandb
@@ -173,7 +173,8 @@ class DFlashCLI(LightningCLI):
         """Leave the config alone: YAML and command line win over what a checkpoint remembers."""
 
     def before_instantiate_classes(self) -> None:
-        """`--ckpt_path last` is the newest checkpoint of this config; none there is an error."""
+        """`--ckpt_path last` is the newest checkpoint of this config; none there is an error, told by every
+        rank before anything is built."""
         if not self.config.get("subcommand"):
             return
         config = self.config[self.config.subcommand]
@@ -184,6 +185,7 @@ class DFlashCLI(LightningCLI):
         require_weights(self.config.subcommand, config)
         if config.get("ckpt_path"):
             config.ckpt_path = meant_by(config.ckpt_path, listed, _run_folder(config))
+            require_usable(config.ckpt_path, listed, fit=self.config.subcommand == "fit")
         if config.get("ckpt_path") and self.config.subcommand == "fit":
             loggers = config.trainer.logger
             resume_wandb(loggers if isinstance(loggers, list) else [loggers], _run_folder(config))

@@ -60,3 +60,11 @@ def test_last_is_the_store_of_the_run_and_every_command_reads_it(config, tmp_pat
     words = ["--checkpoint", f"{config.parent}/kept/best", "--output", str(tmp_path / "drafter")]
     assert main(["export", *words]) == 0
     assert (tmp_path / "drafter" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("command", ["fit", "validate", "test"])
+def test_an_address_that_holds_nothing_is_refused_before_the_target_is_looked_for(command, config, tmp_path):
+    address, target = tmp_path / "nothing", tmp_path / "no-target"
+    words = [command, f"--config={config}", f"--model.target={target}", f"--ckpt_path={address}"]
+    with pytest.raises(StoreError, match=f"--ckpt_path {address}: there is no checkpoint {address}/last"):
+        run_cli(words)
