@@ -112,7 +112,8 @@ def _evaluate(options: Namespace) -> int:
         dtype_named,
         labelled,
         methods_for,
-        open_drafters,
+        read_drafters,
+        ready_drafters,
     )
     from dflash_lightning.evaluation.measure import Wanted, measure
     from dflash_lightning.evaluation.prompts import read_prompts
@@ -130,7 +131,10 @@ def _evaluate(options: Namespace) -> int:
     asked = prompt_ids(prompts, form, load_config(options.target), max_new_tokens=options.max_new_tokens)
     target = load_target(options.target, dtype=dtype_named(options.dtype), device=options.device)
     folders = labelled(options.drafter, options.against)
-    drafters = open_drafters(folders, target)
+    read = read_drafters(folders, target)
+    known = identity(read, options.target) if options.json else None
+    drafters = ready_drafters(read, target)
+    del read  # a copy of the weights, where the target has another dtype or device
     wanted = Wanted(
         prompts=asked,
         categories=[prompt.category for prompt in prompts],
@@ -157,7 +161,6 @@ def _evaluate(options: Namespace) -> int:
         ),
     )
     print(as_text(found))
-    known = identity(folders, options.target, depth=target.depth) if options.json else None
     write_json(options, as_values(found, known))
     if options.plot:
         from dflash_lightning.evaluation.pictures import draw_evaluation  # matplotlib takes a second

@@ -23,6 +23,7 @@ from dflash_lightning.data.store import TokenStore
 from dflash_lightning.plan_view.yaml_settings import read_sections
 from dflash_lightning.target.geometry import taps_for
 from dflash_lightning.target.hidden_states import require_taps
+from dflash_lightning.target.identity import target_digest
 from dflash_lightning.target.loading import load_config, load_tokenizer
 from dflash_lightning.target.model import Target
 from dflash_lightning.target.stored.layout import Layout, plan_layout
@@ -119,7 +120,7 @@ def planned(settings: StatesSettings) -> tuple[StatesManifest, Layout]:
     taps = settings.taps if settings.taps is not None else _shape_taps(settings, config)
     require_taps(taps, config.num_hidden_layers)
     identity = states_identity(
-        settings.target, settings.target_settings, taps, final=settings.final, store=store
+        target_digest(settings.target), settings.target_settings, taps, final=settings.final, store=store
     )
     manifest = StatesManifest(
         identity=identity,

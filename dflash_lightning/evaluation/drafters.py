@@ -1,8 +1,9 @@
-"""Opens the drafters of an evaluation, and refuses what does not fit the target before anything runs.
+"""Reads the drafters of an evaluation, and refuses what does not fit the target before anything runs.
 
 in    folders in z-lab's format, the target
-out   label -> drafter; the methods to measure
-law   one drafter has no label, two are A and B; both decode the same prompts with the same block size
+out   label -> what the folder holds, and the drafter made of it; the methods to measure
+law   a folder is read once, so that what is said of it is true of what was measured; one drafter has no
+      label, two are A and B; both decode the same prompts with the same block size
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from dflash_lightning.decoding.rounds import resolve_block_size
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.evaluation.measure import Method
 from dflash_lightning.evaluation.result import PLAIN
-from dflash_lightning.export.formats import load_drafter
+from dflash_lightning.export.formats import ExportedDrafter, load_folder, ready
 from dflash_lightning.target.geometry import require_fits
 from dflash_lightning.target.model import Target
 
@@ -23,8 +24,8 @@ def labelled(drafter: str, against: str | None) -> dict[str, str]:
     return {"": drafter} if against is None else {"A": drafter, "B": against}
 
 
-def open_drafters(folders: Mapping[str, str], target: Target) -> dict[str, DFlashDrafter]:
-    """On the target's device and in its dtype.
+def read_drafters(folders: Mapping[str, str], target: Target) -> dict[str, ExportedDrafter]:
+    """Label -> what its folder holds.
 
     Raises:
         FileNotFoundError: a folder holds no drafter.
@@ -32,13 +33,19 @@ def open_drafters(folders: Mapping[str, str], target: Target) -> dict[str, DFlas
     """
     found = {}
     for label, folder in folders.items():
-        drafter = load_drafter(folder, dtype=target.dtype, device=target.device, depth=target.depth)
+        found[label] = load_folder(folder, depth=target.depth)
         try:
-            require_fits(drafter.config, target.config)
+            require_fits(found[label].config, target.config)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
-        found[label] = drafter
     return found
+
+
+def ready_drafters(found: Mapping[str, ExportedDrafter], target: Target) -> dict[str, DFlashDrafter]:
+    """On the target's device and in its dtype."""
+    return {
+        label: ready(drafter, dtype=target.dtype, device=target.device) for label, drafter in found.items()
+    }
 
 
 def common_block_size(drafters: Mapping[str, DFlashDrafter], wanted: int | None) -> int:

@@ -74,7 +74,11 @@ def load_drafter(
     depth: int | None = None,
 ) -> DFlashDrafter:
     """The drafter in `folder`, ready to decode with. Raises as load_folder does."""
-    found = load_folder(folder, depth=depth)
+    return ready(load_folder(folder, depth=depth), dtype=dtype, device=device)
+
+
+def ready(found: ExportedDrafter, *, dtype: torch.dtype, device: torch.device | str) -> DFlashDrafter:
+    """What was read, as a drafter to decode with."""
     with torch.device("meta"):
         drafter = DFlashDrafter(found.config)
     drafter.load_state_dict({name: t.to(device, dtype) for name, t in found.state.items()}, assign=True)

@@ -1,6 +1,6 @@
 """Which drafter is this, and which target: what an evaluation says of itself, and a card asks for.
 
-in    folders of drafters and a target's name, as `evaluate` gets them; or a drafter about to be exported
+in    drafters as they were read and a target's name, as `evaluate` has them; or a drafter to be exported
 out   plain values for JSON; or the ways in which they are of something else
 law   the same weights under another name, in another folder or format, are the same drafter; one weight more
       or less rounded is another, unless this drafter rounded alike is that one
@@ -16,26 +16,26 @@ import torch
 from torch import Tensor
 
 from dflash_lightning.export.checkpoint import TrainedDrafter
-from dflash_lightning.export.formats import load_folder
+from dflash_lightning.export.formats import ExportedDrafter
 from dflash_lightning.export.rounding import precision, rounded
 from dflash_lightning.export.same_config import described, differences
 from dflash_lightning.export.target import TargetFacts, target_facts
 
 
-def identity(folders: Mapping[str, str], target: str, *, depth: int) -> dict[str, Any]:
-    """Of an evaluation of the drafters in `folders` (by label) with `target`, which has `depth` layers.
+def identity(drafters: Mapping[str, ExportedDrafter], target: str) -> dict[str, Any]:
+    """Of an evaluation of `drafters` (by label) with `target`.
 
-    Raises: as load_folder and target_facts.
+    Raises: as target_facts.
     """
-    drafters = {}
-    for label, folder in folders.items():
-        found = load_folder(folder, depth=depth)
-        drafters[label] = {
+    known = {
+        label: {
             "config": described(found.config),
             "weights": weights_digest(found.state),
             "precision": precision(found.state),
         }
-    return {"target_digest": target_facts(target).digest, "drafters": drafters}
+        for label, found in drafters.items()
+    }
+    return {"target_digest": target_facts(target).digest, "drafters": known}
 
 
 def weights_digest(state: Mapping[str, Tensor]) -> str:

@@ -15,7 +15,6 @@ from dflash_lightning.drafter.config import DrafterConfig, LayerType
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.formats import load_folder
 from dflash_lightning.target.geometry import drafter_config_for
-from dflash_lightning.target.identity import target_digest
 from dflash_lightning.target.loading import Target, load_target
 from dflash_lightning.target.mask_token import resolve_mask_token
 from dflash_lightning.target.stored.manifest import StatesIdentity
@@ -104,11 +103,12 @@ def build_target(
 
 
 def states_identity(
-    name: str, settings: TargetSettings, taps: Sequence[int], *, final: bool, store: TokenStore
+    digest: str, settings: TargetSettings, taps: Sequence[int], *, final: bool, store: TokenStore
 ) -> StatesIdentity:
-    """Which hidden states a run with these settings needs; what `prepare --hidden-states` writes."""
+    """Which hidden states a run with these settings needs; what `prepare --hidden-states` writes.
+    `digest`: target_digest of the target."""
     return StatesIdentity(
-        target=target_digest(name),
+        target=digest,
         dtype=settings.dtype,
         taps=tuple(taps),
         final=final,

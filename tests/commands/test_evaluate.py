@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 
@@ -6,7 +7,9 @@ from dflash_lightning.commands.evaluate import main
 from dflash_lightning.decoding.acceptance import acceptance_length
 from dflash_lightning.decoding.chain import decode_chain
 from dflash_lightning.decoding.tree_verify import decode_tree
-from dflash_lightning.export.formats import load_drafter
+from dflash_lightning.evaluation import measure
+from dflash_lightning.export.formats import load_drafter, load_folder
+from dflash_lightning.export.identity import identity
 from dflash_lightning.export.zlab import export_zlab
 from dflash_lightning.regenerate.key import KEY_VARIABLE
 from tests.decoding.drafters import random_drafter
@@ -66,6 +69,26 @@ def test_figures_are_those_of_decoding_prompt_by_prompt(
     assert "prompts  4, 3 at a time in one target pass" in printed
     assert "prompt lookup" in printed
     assert (tmp_path / "out.png").stat().st_size > 10_000
+
+
+def test_the_file_is_of_the_drafter_that_was_measured(
+    target_folder, drafter_folder, target, prompts, tmp_path, monkeypatch
+):
+    """Its folder is exported to again while the prompts are decoded."""
+    folder = shutil.copytree(drafter_folder, tmp_path / "mine")
+    wanted = identity({"": load_folder(folder)}, str(target_folder))
+    other = random_drafter(target)
+    other.reset_parameters(seed=5)
+    really = measure.measure
+
+    def export_and_measure(*given, **more):
+        export_zlab(other.config, other.state_dict(), folder)
+        return really(*given, **more)
+
+    monkeypatch.setattr(measure, "measure", export_and_measure)
+    assert run(target_folder, folder, prompts, "--json", tmp_path / "out.json") == 0
+    assert json.loads((tmp_path / "out.json").read_text())["identity"] == json.loads(json.dumps(wanted))
+    assert identity({"": load_folder(folder)}, str(target_folder)) != wanted
 
 
 @pytest.mark.slow

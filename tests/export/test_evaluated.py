@@ -14,6 +14,7 @@ from dflash_lightning.evaluation.result import ChatFacts, Evaluation
 from dflash_lightning.export.checkpoint import TrainedDrafter
 from dflash_lightning.export.evaluated import acceptance_section
 from dflash_lightning.export.facts import RunFacts
+from dflash_lightning.export.formats import load_folder
 from dflash_lightning.export.identity import identity
 from dflash_lightning.export.speculators import export_speculators
 from dflash_lightning.export.target import TargetFacts, target_facts
@@ -102,7 +103,8 @@ def exported(folder, trained, dtype=torch.bfloat16):
 
 
 def evaluated(tmp_path, folders, target="owner/model", **changes):
-    return written(tmp_path / "e.json", identity(folders, target, depth=8), target=target, **changes)
+    read = {label: load_folder(folder, depth=8) for label, folder in folders.items()}
+    return written(tmp_path / "e.json", identity(read, target), target=target, **changes)
 
 
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16, torch.float32, None])

@@ -43,7 +43,7 @@ def _open(module: "DFlashModule", folder: str) -> StoredStates:
         )
     stored = StoredStates.open(folder)
     wanted = states_identity(
-        module.target_name,
+        module.target_digest,
         module.target_settings,
         module.drafter_config.target_layer_ids,
         final=module.objective.needs_target_logits,
