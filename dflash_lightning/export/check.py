@@ -20,13 +20,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from dflash_lightning.differing import differing
 from dflash_lightning.drafter.config import DrafterConfig
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.files import read_dtypes
 from dflash_lightning.export.formats import load_config
 from dflash_lightning.export.reload import probe
 from dflash_lightning.export.rounding import precision, rounded_like
-from dflash_lightning.export.same_config import described, differences
+from dflash_lightning.export.same_config import described
 
 TOLERANCE = 1e-5
 """Of the largest expected value: another number of threads adds in another order."""
@@ -56,7 +57,7 @@ def config_differences(config: DrafterConfig, folder: str | Path) -> list[str]:
     """
     # a folder in speculators' format may not say how deep the target is
     found = load_config(folder, depth=config.num_target_layers)
-    return differences(described(found), described(config), there="there", here="in the source")
+    return differing(described(found), described(config), "there", "in the source")
 
 
 def check_folder(config: DrafterConfig, state: Mapping[str, Tensor], folder: str | Path) -> list[Difference]:

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dflash_lightning.differing import differing
 from dflash_lightning.export.checkpoint import TrainedDrafter
 from dflash_lightning.export.formats import ExportedDrafter
 from dflash_lightning.export.rounding import precision, rounded
-from dflash_lightning.export.same_config import described, differences
+from dflash_lightning.export.same_config import described
 from dflash_lightning.export.target import TargetFacts, target_facts
 
 
@@ -60,7 +61,7 @@ def other_than(
     known = evaluated.get("identity") or {}
     found: list[str] = []
     for drafter in (known.get("drafters") or {}).values():
-        found += differences(drafter["config"], described(trained.config), here="in this drafter")
+        found += differing(drafter["config"], described(trained.config), "there", "in this drafter")
         if not found and not _has_weights(trained.state, drafter, dtype):
             found.append("other weights")
     if evaluated["block_size"] > trained.config.block_size:

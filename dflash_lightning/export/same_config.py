@@ -1,11 +1,10 @@
-"""Do two configs describe one drafter?
+"""What two configs that describe one drafter have in common.
 
-in    two DrafterConfigs
-out   one line for each field that differs
-law   a field that no format carries, or that decides nothing for this drafter, is no difference
+in    DrafterConfig
+out   plain values, equal for two that describe one drafter; differing.py names the others
+law   a field that no format carries, or that decides nothing for this drafter, is left out or empty
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -22,14 +21,3 @@ def described(config: DrafterConfig) -> dict[str, Any]:
     if "sliding_attention" not in config.layer_types:
         fields["sliding_window"] = None
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
-
-
-def differences(
-    found: Mapping[str, Any], expected: Mapping[str, Any], *, there: str = "there", here: str = "here"
-) -> list[str]:
-    """`found`, `expected`: of described; a field that only one of them has is a difference too."""
-    return [
-        f"{name} {found.get(name)} {there}, {expected.get(name)} {here}"
-        for name in {**expected, **found}
-        if found.get(name) != expected.get(name)
-    ]

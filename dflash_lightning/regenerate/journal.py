@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from dflash_lightning.differing import differing
 from dflash_lightning.regenerate.chats import Record, record_from
 
 IDENTITY, RECORDS, LOCK = "identity.json", "records.jsonl", "lock"
@@ -173,7 +174,8 @@ def _require_same(folder: Path, identity: Mapping[str, Any]) -> None:
     before = json.loads(path.read_bytes())
     names = [name for name in {**before, **now} if _compared(name, before) != _compared(name, now)]
     if names:
-        changes = "; ".join(f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names)
+        was, is_now = ({name: values.get(name) for name in names} for values in (before, now))
+        changes = "; ".join(differing(was, is_now, "before", "now"))
         raise ValueError(
             f"{folder} holds unfinished work with other settings: {changes}. Give the former settings to go "
             "on, or delete the folder to begin anew"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 
 from dflash_lightning.data.store import TokenStore
+from dflash_lightning.differing import differing
 from dflash_lightning.drafter.config import DrafterConfig, LayerType
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.formats import load_folder
@@ -77,8 +78,7 @@ def load_initial_weights(drafter: DFlashDrafter, folder: str) -> None:
     """
     found = load_folder(folder, depth=drafter.config.num_target_layers)
     ours, theirs = _shape_facts(drafter.config), _shape_facts(found.config)
-    lines = [f"{key}: {theirs[key]} there, {ours[key]} here" for key in ours if ours[key] != theirs[key]]
-    if lines:
+    if lines := differing(theirs, ours, "there", "here"):
         raise ValueError(
             f"model.init_from {folder} holds a drafter of another shape ({'; '.join(lines)}); "
             "set model.drafter, model.block_size and model.mask_token to its values"

@@ -140,7 +140,7 @@ def test_other_settings_do_not_go_on_with_unfinished_work(files, target_folder, 
     assert main([*files, *cut]) == 1
     assert "none of the 3 rows can be used" in capsys.readouterr().err
     assert main([*files, *local(target_folder, "--max-new-tokens", "9")]) == 1
-    assert "max_new_tokens was 1, is 9. Give the former settings" in capsys.readouterr().err
+    assert "max_new_tokens: 1 before, 9 now. Give the former settings" in capsys.readouterr().err
 
 
 def test_other_weights_in_the_same_folder_do_not_go_on_and_the_same_ones_elsewhere_do(
@@ -156,7 +156,7 @@ def test_other_weights_in_the_same_folder_do_not_go_on_and_the_same_ones_elsewhe
     assert main([*files, *local(tmp_path / "moved", *cut)]) == 1
     told = capsys.readouterr().err
     assert re.search(
-        r"other settings: target was {'digest': '\w+', 'name': '.*/target'}, is {'digest': ", told
+        r"other settings: target: {'digest': '\w+', 'name': '.*/target'} before, {'digest': ", told
     )
     assert "Give the former settings to go on, or delete the folder" in told
 

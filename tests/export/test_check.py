@@ -97,21 +97,21 @@ def other_mask(raw):
 @pytest.mark.parametrize(
     ("config", "change", "line"),
     [
-        (TOY, other_taps, "target_layer_ids [0, 2, 4] there, [1, 3, 5] in the source"),
-        (TOY, other_mask, "mask_token_id 51 there, 52 in the source"),
-        (TOY, lambda raw: raw.update(vocab_size=60), "vocab_size 60 there, 53 in the source"),
-        (TOY, depth, "num_target_layers 9 there, 8 in the source"),
-        (TOY, lambda raw: raw.update(eos_token_id=2), "eos_token_id 2 there, 1 in the source"),
+        (TOY, other_taps, "target_layer_ids: [0, 2, 4] there, [1, 3, 5] in the source"),
+        (TOY, other_mask, "mask_token_id: 51 there, 52 in the source"),
+        (TOY, lambda raw: raw.update(vocab_size=60), "vocab_size: 60 there, 53 in the source"),
+        (TOY, depth, "num_target_layers: 9 there, 8 in the source"),
+        (TOY, lambda raw: raw.update(eos_token_id=2), "eos_token_id: 2 there, 1 in the source"),
         (
             dataclasses.replace(ALL_SLIDE, sliding_window=2048),  # longer than the probe: equal hidden states
             lambda raw: raw.update(sliding_window=4096),
-            "sliding_window 4096 there, 2048 in the source",
+            "sliding_window: 4096 there, 2048 in the source",
         ),
         (
             dataclasses.replace(ALL_SLIDE, sliding_window=2048),
             lambda raw: raw.update(layer_types=["full_attention"] * 3),
-            "layer_types ['full_attention', 'full_attention', 'full_attention'] there, ['sliding_attention', "
-            "'sliding_attention', 'sliding_attention'] in the source",
+            "layer_types: ['full_attention', 'full_attention', 'full_attention'] there, "
+            "['sliding_attention', 'sliding_attention', 'sliding_attention'] in the source",
         ),
     ],
 )
@@ -144,7 +144,7 @@ def test_what_a_format_cannot_say_is_no_difference(tmp_path, config):
     rewrite_config(there, lambda raw: raw.pop("num_target_layers"))  # as the package saves it
     assert config_differences(config, there) == []
     rewrite_config(there, lambda raw: raw.update(mask_token_id=50))
-    assert config_differences(config, there) == ["mask_token_id 50 there, 52 in the source"]
+    assert config_differences(config, there) == ["mask_token_id: 50 there, 52 in the source"]
 
 
 @pytest.mark.slow

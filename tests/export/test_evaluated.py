@@ -131,11 +131,11 @@ def test_a_folder_of_mixed_precision_is_itself(tmp_path):
         (drafter(seed=1), r"than this drafter \(other weights\): evaluate the exported folder"),
         (
             drafter(config=dataclasses.replace(TOY, mask_token_id=51)),
-            r"\(mask_token_id 51 there, 52 in this drafter\)",
+            r"\(mask_token_id: 51 there, 52 in this drafter\)",
         ),
         (
             drafter(config=dataclasses.replace(TOY, block_size=8, rope_theta=1e4)),
-            r"\(block_size 8 there, 4 in this drafter; rope_theta 10000.0 there, 1000000.0 in this drafter\)",
+            r"\(block_size: 8 there, 4 in this drafter; rope_theta: 10000.0 there, 1000000.0 in this d",
         ),
     ],
 )

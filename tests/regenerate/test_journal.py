@@ -131,7 +131,9 @@ def test_work_that_is_not_finished_is_not_read_as_if_it_were(tmp_path):
 def test_other_settings_are_refused_with_both_values(tmp_path):
     with started(tmp_path) as journal:
         journal.append(record(0))
-    message = "seed was 1, is 2; model was 'toy', is None; top_p was None, is 0.5. Give the former"
+    message = (
+        "model: toy before, None now; seed: 1 before, 2 now; top_p: None before, 0.5 now. Give the former"
+    )
     with (
         pytest.raises(ValueError, match=message),
         open_journal(tmp_path, {"seed": 2, "top_p": 0.5}, 3),
@@ -144,7 +146,7 @@ def test_work_without_a_record_may_begin_with_other_settings(tmp_path):
         pass  # the server was not there, or its name was wrong
     with open_journal(tmp_path, {"seed": 2}, 3) as journal:
         journal.append(record(0))
-    with pytest.raises(ValueError, match="seed was 2, is 1"), started(tmp_path):
+    with pytest.raises(ValueError, match="seed: 2 before, 1 now"), started(tmp_path):
         pass
 
 
@@ -157,12 +159,10 @@ def test_another_target_under_the_same_name_is_refused_and_the_same_one_elsewher
         journal.append(record(0))
     with open_journal(tmp_path, target("aa", "moved/mine"), 3) as journal:
         assert journal.done == 1
-    message = (
-        "target was {'digest': 'aa', 'name': 'mine'}, is {'digest': 'bb', 'name': 'mine'}. Give the former"
-    )
+    message = "target: {'digest': 'aa', 'name': 'mine'} before, {'digest': 'bb', 'name': 'mine'} now. Give"
     with pytest.raises(ValueError, match=message), open_journal(tmp_path, target("bb", "mine"), 3):
         pass
-    with pytest.raises(ValueError, match="target was {'digest': 'aa'.*, is 'mine'"):
+    with pytest.raises(ValueError, match="target: {'digest': 'aa'.*} before, mine now"):
         open_journal(tmp_path, {"target": "mine"}, 3).__enter__()
 
 

@@ -79,11 +79,11 @@ def test_unfinished_work_is_not_continued_with_other_settings_or_another_input(c
     rows = [question("f"), question("never [400:0]")]
     with pytest.raises(ValueError, match="failed, more than"):
         run(tmp_path, rows, chat_server.url)
-    with pytest.raises(ValueError, match=r"temperature was 0.0, is 0.7. Give the former settings"):
+    with pytest.raises(ValueError, match=r"temperature: 0.0 before, 0.7 now. Give the former settings"):
         run(tmp_path, rows, chat_server.url, temperature=0.7)
-    with pytest.raises(ValueError, match="model was 'toy', is 'other'"):
+    with pytest.raises(ValueError, match="model: toy before, other now"):
         run(tmp_path, rows, chat_server.url, model="other")
-    with pytest.raises(ValueError, match="unfinished work with other settings: input was '"):
+    with pytest.raises(ValueError, match="unfinished work with other settings: input: [0-9a-f]{32} before"):
         run(tmp_path, rows[:1], chat_server.url)
 
 

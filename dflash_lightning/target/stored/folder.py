@@ -22,8 +22,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from dflash_lightning.differing import differing
 from dflash_lightning.target.stored.layout import Layout
-from dflash_lightning.target.stored.manifest import StatesManifest, differing, shard_name
+from dflash_lightning.target.stored.manifest import StatesManifest, shard_name
 
 INDEX = "index.safetensors"
 BEGUN = "begun.json"
@@ -144,10 +145,11 @@ class UnfinishedStates:
             self.manifest.write(self.path, BEGUN)
             return
         begun = StatesManifest.read_from(self.path, BEGUN)
-        lines = differing(begun.identity, self.manifest.identity)
-        if begun.shard_bytes != self.manifest.shard_bytes:
-            lines.append(f"bytes of a shard: {begun.shard_bytes} there, {self.manifest.shard_bytes} here")
-        if lines:
+        there, here = (
+            {**found.identity.named(), "bytes of a shard": found.shard_bytes}
+            for found in (begun, self.manifest)
+        )
+        if lines := differing(there, here, "there", "here"):
             raise ValueError(
                 f"{self.path} was begun with other settings ({'; '.join(lines)}): give the same again to go "
                 "on, or delete that folder to begin anew"

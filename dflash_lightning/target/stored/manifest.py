@@ -6,9 +6,11 @@ law       read back equal; a folder without one, or of another version, does not
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+
+from dflash_lightning.differing import differing
 
 FILE_NAME = "manifest.json"
 VERSION = 1
@@ -36,6 +38,10 @@ class StatesIdentity:
         """As JSON gives it back."""
         return {**asdict(self), "taps": list(self.taps)}
 
+    def named(self) -> dict[str, Any]:
+        """For people: the value of each field under its name in words."""
+        return {words: _shown(getattr(self, name)) for name, words in NAMES.items()}
+
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> "StatesIdentity":
         return cls(**{**values, "taps": tuple(values["taps"])})
@@ -57,24 +63,11 @@ def lacking(there: StatesIdentity, wanted: StatesIdentity) -> list[str]:
 
     More than is wanted is fine: layers that are not tapped, final states that nothing reads.
     """
-    enough = {
-        "taps": set(wanted.taps) <= set(there.taps),
-        "final": there.final or not wanted.final,
-    }
-    return [
-        f"{words}: {_shown(getattr(there, name))} there, {_shown(getattr(wanted, name))} in this run"
-        for name, words in NAMES.items()
-        if not enough.get(name, getattr(there, name) == getattr(wanted, name))
-    ]
-
-
-def differing(there: StatesIdentity, here: StatesIdentity) -> list[str]:
-    """Each field in which two differ, with both values."""
-    return [
-        f"{words}: {_shown(getattr(there, name))} there, {_shown(getattr(here, name))} here"
-        for name, words in NAMES.items()
-        if getattr(there, name) != getattr(here, name)
-    ]
+    if set(wanted.taps) <= set(there.taps):
+        wanted = replace(wanted, taps=there.taps)
+    if there.final:
+        wanted = replace(wanted, final=True)
+    return differing(there.named(), wanted.named(), "there", "in this run")
 
 
 def _shown(value: Any) -> Any:

@@ -96,6 +96,10 @@ def test_a_shard_can_be_written_again(tmp_path, target):
     ("changes", "message"),
     [
         ({"taps": (1, 3)}, r"begun with other settings \(tapped layers: \[1, 3, 5\] there, \[1, 3\] here\)"),
+        (
+            {"final": False},
+            r"begun with other settings \(final states \(for distillation\): yes there, no here\)",
+        ),
         ({"store": "other"}, "token store .* s there, other here"),
         ({"shard_bytes": 30 * 1024}, "bytes of a shard: 20480 there, 30720 here"),
     ],
