@@ -10,6 +10,7 @@ from typing import Any
 from jsonargparse import SUPPRESS, ArgumentParser, Namespace
 
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.commands.writable import require_picture
 from dflash_lightning.plan_view import as_json, compare, table
 from dflash_lightning.plan_view.facts import PlanFacts, gather_facts
 from dflash_lightning.plan_view.geometry import Geometry, read_geometry
@@ -19,7 +20,6 @@ from dflash_lightning.plan_view.settings import PlanSettings, load_samples, with
 from dflash_lightning.plan_view.words import split_words
 from dflash_lightning.short_errors import ShortErrors
 
-PICTURES = (".png", ".pdf", ".svg")
 MANY_SAMPLES = 3_000_000
 """From here on planning takes long enough to say so."""
 
@@ -66,7 +66,7 @@ def main(args: Sequence[str] | None = None) -> int:
     own, fit = split_words(sys.argv[1:] if args is None else args)
     options = make_parser().parse_args(own)
     if "plot" in options:
-        _require_picture(Path(options.plot))
+        require_picture("--plot", options.plot)
     settings = _settings(options, fit)
     samples, source = load_samples(
         settings, lengths=options.get("lengths"), supervised=options.get("supervised")
@@ -161,14 +161,6 @@ def _add_run(parser: ArgumentParser) -> None:
     add("--epoch", type=int, metavar="N", help="epoch to plan, from 0 (default: 0)")
     add("--max-epochs", type=int, metavar="N", help="epochs of the run, for its step count")
     add("--max-steps", type=int, metavar="N", help="optimizer steps of the run, at most")
-
-
-def _require_picture(plot: Path) -> None:
-    """Before the work, not after it."""
-    if not plot.absolute().parent.is_dir():
-        raise FileNotFoundError(f"--plot {plot}: there is no folder {plot.absolute().parent}")
-    if plot.suffix not in PICTURES or plot.is_dir():
-        raise ValueError(f"--plot {plot}: name a file that ends in {', '.join(PICTURES)}")
 
 
 def _settings(options: Namespace, fit: Sequence[str]) -> PlanSettings:

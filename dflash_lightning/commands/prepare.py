@@ -11,6 +11,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from dflash_lightning.commands.chat_options import add_template, add_template_arguments, named_template
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.commands.writable import require_folder
 from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for transformers and datasets
@@ -89,6 +90,7 @@ def _prepare(options: Namespace) -> None:
     from dflash_lightning.data.prepare import prepare
     from dflash_lightning.target.loading import load_stop_ids, load_tokenizer
 
+    require_folder(f"--output {options.output}", options.output, replaces=True)
     config = _config(options)
     tokenizer = load_tokenizer(options.target)
     datasets.disable_progress_bars()  # one bar is enough: ours covers what takes long

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import SUPPRESS, ArgumentParser, Namespace
 
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.commands.writable import require_folder
 from dflash_lightning.plan_view.words import split_words
 from dflash_lightning.short_errors import ShortErrors
 
@@ -82,6 +83,7 @@ def _write(settings: "StatesSettings", options: Namespace) -> None:
     from dflash_lightning.target.stored.folder import UnfinishedStates
     from dflash_lightning.target.stored.writing import write_states
 
+    require_folder(f"--output {settings.output}", settings.output, replaces=True)
     manifest, layout = planned(settings)
     print(_size_line(settings.output, manifest, int(layout.lengths.sum())), flush=True)
     started = time.monotonic()

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
@@ -14,6 +15,7 @@ from dflash_lightning.commands.chat_options import (
     require_no_template,
 )
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.commands.writable import require_file
 from dflash_lightning.regenerate.key import KEY_VARIABLE
 from dflash_lightning.short_errors import ShortErrors
 
@@ -127,12 +129,22 @@ def _regenerate(options: Namespace) -> None:
         raise ValueError("give either the --target to run here, or the --server to ask")
     if options.server:
         require_no_template(options)
+    _require_writable(options.output)
     config = _config(options)
     started = time.monotonic()
     with progress_meter() as meter:
         identity, start = (on_server if options.server else in_this_process)(options, config, meter)
         summary = regenerate(config, identity, start, on_progress=meter.rows)
     _tell(summary, config.output, meter, time.monotonic() - started)
+
+
+def _require_writable(given: str) -> None:
+    from dflash_lightning.regenerate.publish import STATUS_SUFFIX
+
+    output = Path(given).expanduser()
+    require_file(f"--output {given}", output, makes_folders=True, replaces=True)
+    status = output.with_name(output.name + STATUS_SUFFIX)
+    require_file(f"{status}, beside --output {given},", status, makes_folders=True, replaces=True)
 
 
 def _config(options: Namespace) -> "RegenerateConfig":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser, Namespace
 
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.commands.writable import require_file, require_folder
 from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for matplotlib
@@ -83,15 +84,16 @@ def parse_steps(text: str) -> tuple[int, int]:
 
 def _report(options: Namespace) -> None:
     steps = None if options.steps is None else parse_steps(options.steps)
+    path = None if options.text and options.output is None else _page_path(options)
+    if options.png is not None:
+        require_folder(f"--png {options.png}", options.png)
     judged = _read(options.runs, steps)
     if options.text:
         _print(judged, every_step=steps is not None)
     if options.png is not None:
         _write_pngs(judged, Path(options.png))
-    if options.output is None and options.text:
+    if path is None:
         return
-    path = Path(options.output) if options.output else _default_output(options.runs)
-    path = path / "report.html" if path.is_dir() else path
     _write_page(judged, path)
     if not options.text:
         from dflash_lightning.report.facts import headline
@@ -160,6 +162,15 @@ def _print(judged: "Judged", *, every_step: bool) -> None:
     for run, verdicts in judged.values():
         text = describe(run, verdicts, width=console.width, ascii_only=ascii_only, every_step=every_step)
         console.print(text, soft_wrap=False)
+
+
+def _page_path(options: Namespace) -> Path:
+    """Raises OSError where it cannot be written."""
+    path = Path(options.output) if options.output else _default_output(options.runs)
+    path = path / "report.html" if path.is_dir() else path
+    what = f"--output {path}" if options.output else f"{path}, where the page goes without --output"
+    require_file(what, path, makes_folders=True)
+    return path
 
 
 def _default_output(paths: Sequence[str]) -> Path:
