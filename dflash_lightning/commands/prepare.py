@@ -3,19 +3,18 @@
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
+from dflash_lightning.commands.bytes_progress import bytes_progress
 from dflash_lightning.commands.chat_options import add_template, add_template_arguments, named_template
 from dflash_lightning.commands.teaching_help import TeachingHelp
 from dflash_lightning.commands.writable import require_folder
 from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for transformers and datasets
-    from dflash_lightning.data.prepare import OnProgress
     from dflash_lightning.data.prepare_config import PrepareConfig
 
 DESCRIPTION = """\
@@ -95,7 +94,7 @@ def _prepare(options: Namespace) -> None:
     tokenizer = load_tokenizer(options.target)
     datasets.disable_progress_bars()  # one bar is enough: ours covers what takes long
     started = time.monotonic()
-    with _progress_bar() as on_progress:
+    with bytes_progress("tokenizing") as on_progress:
         manifest, report = prepare(
             config, tokenizer, target_stop_ids=load_stop_ids(options.target), on_progress=on_progress
         )
@@ -131,16 +130,3 @@ def _config(options: Namespace) -> "PrepareConfig":
         workers=options.workers,
         overwrite=options.overwrite,
     )
-
-
-@contextmanager
-def _progress_bar() -> Iterator["OnProgress"]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("tokenizing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    # In a log file a moving bar is noise, and even an empty one leaves a blank line.
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

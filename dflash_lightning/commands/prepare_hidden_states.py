@@ -3,13 +3,13 @@ target/stored/, prints."""
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jsonargparse import SUPPRESS, ArgumentParser, Namespace
 
+from dflash_lightning.commands.bytes_progress import bytes_progress, sized
 from dflash_lightning.commands.teaching_help import TeachingHelp
 from dflash_lightning.commands.writable import require_folder
 from dflash_lightning.plan_view.words import split_words
@@ -18,7 +18,6 @@ from dflash_lightning.short_errors import ShortErrors
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for torch
     from dflash_lightning.commands.hidden_states_settings import StatesSettings
     from dflash_lightning.target.stored.manifest import StatesManifest
-    from dflash_lightning.target.stored.writing import OnProgress
 
 DESCRIPTION = """\
 Run the target once over a token store and keep what the drafter reads of it, so that training need not run
@@ -37,8 +36,6 @@ A run that was killed goes on behind its last whole shard when it is started aga
 FINAL = "keep the final norm's outputs too, which distillation needs (default: as the YAML's objective)"
 MAX_TOKENS = "rows x padded length of one forward pass, at most"
 VERIFY = "write nothing: read every byte of --output and compare checksums"
-LOG_EVERY_S = 60.0
-"""Seconds between lines where no terminal shows a bar."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -93,7 +90,7 @@ def _write(settings: "StatesSettings", options: Namespace) -> None:
                 f"{begun} of {layout.num_shards} shards are there already: going on behind them", flush=True
             )
         target = load_for(settings)
-        with _progress("writing") as on_progress:
+        with bytes_progress("writing") as on_progress:
             done = write_states(
                 folder,
                 target,
@@ -104,7 +101,7 @@ def _write(settings: "StatesSettings", options: Namespace) -> None:
             )
     print(
         f"{settings.output}: {sum(done.samples.values()):,} samples in {len(done.shards)} shards, "
-        f"{_gib(sum(done.shards))}, in {time.monotonic() - started:.1f} s. To train with them: "
+        f"{sized(sum(done.shards))}, in {time.monotonic() - started:.1f} s. To train with them: "
         f"--model.hidden_states {settings.output}"
     )
 
@@ -112,7 +109,7 @@ def _write(settings: "StatesSettings", options: Namespace) -> None:
 def _size_line(output: str, manifest: "StatesManifest", tokens: int) -> str:
     identity, each = manifest.identity, manifest.token_bytes
     return (
-        f"{output}: {tokens:,} tokens x {each:,} bytes = {_gib(tokens * each)} "
+        f"{output}: {tokens:,} tokens x {each:,} bytes = {sized(tokens * each)} "
         f"({identity.dtype}; layers {', '.join(map(str, identity.taps))}"
         f"{' and final states' if identity.final else ''})"
     )
@@ -124,55 +121,10 @@ def _verify(options: Namespace) -> int:
     if "output" not in options:
         raise ValueError("--verify needs --output, the folder of hidden states to read")
     stored = StoredStates.open(options.output)
-    with _progress("reading") as on_progress:
+    with bytes_progress("reading") as on_progress:
         stored.verify(on_progress)
     size = sum(stored.manifest.shards)
     print(
-        f"{options.output}: {sum(stored.manifest.samples.values()):,} samples, {_gib(size)}, all as written"
+        f"{options.output}: {sum(stored.manifest.samples.values()):,} samples, {sized(size)}, all as written"
     )
     return 0
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
-
-
-@contextmanager
-def _progress(what: str) -> Iterator["OnProgress"]:
-    """A bar on a terminal, else a line a minute: a bar in a log file is noise, hours of silence worse."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(what)
-        return
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _lines(what: str) -> "OnProgress":
-    begun: list[tuple[float, int]] = []
-    said = time.monotonic()
-
-    def on_progress(done: int, total: int) -> None:
-        nonlocal said
-        now = time.monotonic()
-        begun.append((now, done)) if not begun else None
-        if now - said < LOG_EVERY_S:
-            return
-        said = now
-        rate = (done - begun[0][1]) / (now - begun[0][0])
-        left = f"{(total - done) / rate / 60:,.0f} min left" if rate else "no end in sight"
-        print(f"{what}: {_gib(done)} of {_gib(total)}, {left}", file=sys.stderr, flush=True)
-
-    return on_progress
