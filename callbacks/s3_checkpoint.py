@@ -13,9 +13,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from dflash_lightning.callbacks.signals import StoppedBySignal
-from dflash_lightning.checkpoint.cadence import Cadence, among_best
 from dflash_lightning.checkpoint.job import Mode, Retention
-from dflash_lightning.checkpoint.resume import is_same_place
+from dflash_lightning.checkpoint.keeping.cadence import Cadence, among_best
+from dflash_lightning.checkpoint.resuming.resume import is_same_place
 from dflash_lightning.checkpoint.session import Memory, Session
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.training.checkpoints.address_connector import fetch_addresses

@@ -19,7 +19,7 @@ from torch.multiprocessing.spawn import spawn
 from benchmarks.checkpoint.state import Memcpy, State
 from benchmarks.checkpoint.steps import Loop
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.publish import Published, publish
+from dflash_lightning.checkpoint.publishing.publish import Published, publish
 from dflash_lightning.checkpoint.snapshots.arenas import Arenas
 from dflash_lightning.checkpoint.snapshots.freezing import plan_snapshot
 from dflash_lightning.checkpoint.stores import StoreSettings, open_store

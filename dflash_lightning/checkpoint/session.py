@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from dflash_lightning.checkpoint.claim import claim
-from dflash_lightning.checkpoint.heartbeat import STALE_AFTER_S, Heartbeat
+from dflash_lightning.checkpoint.claiming.claim import claim
+from dflash_lightning.checkpoint.claiming.heartbeat import STALE_AFTER_S, Heartbeat
+from dflash_lightning.checkpoint.claiming.preflight import preflight
 from dflash_lightning.checkpoint.job import SaveJob
+from dflash_lightning.checkpoint.keeping.removal import clean_leftovers
 from dflash_lightning.checkpoint.listing import list_manifests
-from dflash_lightning.checkpoint.preflight import preflight
-from dflash_lightning.checkpoint.publish import publish
-from dflash_lightning.checkpoint.rank_writer import Meeting, publish_as_rank
-from dflash_lightning.checkpoint.removal import clean_leftovers
+from dflash_lightning.checkpoint.publishing.publish import publish
+from dflash_lightning.checkpoint.publishing.rank_writer import Meeting, publish_as_rank
 from dflash_lightning.checkpoint.snapshots.arenas import LEAST, Arenas
 from dflash_lightning.checkpoint.snapshots.freezing import plan_snapshot
 from dflash_lightning.checkpoint.stores.errors import StoreError

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dflash_lightning.checkpoint.inventory import Entry, Inventory
+from dflash_lightning.checkpoint.keeping.inventory import Entry, Inventory
 from dflash_lightning.checkpoint.manifest import Manifest
 from dflash_lightning.plan_view.columns import columns, plural, size
 

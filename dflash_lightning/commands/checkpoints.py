@@ -103,7 +103,7 @@ def _open(options: Namespace) -> "tuple[ObjectStore, str]":
 
 
 def _show(options: Namespace, *, deep: bool) -> int:
-    from dflash_lightning.checkpoint.inventory import take_inventory
+    from dflash_lightning.checkpoint.keeping.inventory import take_inventory
     from dflash_lightning.commands.checkpoint_table import as_text, as_values
 
     inventory = take_inventory(*_open(options), deep=deep)
@@ -125,7 +125,7 @@ def _hint(uri: str) -> str:
 
 
 def _fetch(options: Namespace) -> int:
-    from dflash_lightning.checkpoint.fetch import fetch
+    from dflash_lightning.checkpoint.resuming.fetch import fetch
 
     def tell(uri: str, reason: str) -> None:
         print(f"skipping {uri}: {reason}", file=sys.stderr)

@@ -107,7 +107,7 @@ def _export(options: Namespace) -> int:
 
 
 def _read(options: Namespace) -> "TrainedDrafter":
-    from dflash_lightning.checkpoint.address import local_checkpoint
+    from dflash_lightning.checkpoint.resuming.address import local_checkpoint
     from dflash_lightning.export.checkpoint import TrainedDrafter, read_checkpoint
     from dflash_lightning.export.files import is_exported
     from dflash_lightning.export.formats import load_folder

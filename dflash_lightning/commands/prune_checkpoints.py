@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from jsonargparse import Namespace
 
 if TYPE_CHECKING:  # imported when the work starts: `--help` must not wait for it
-    from dflash_lightning.checkpoint.inventory import Inventory
     from dflash_lightning.checkpoint.job import Retention
+    from dflash_lightning.checkpoint.keeping.inventory import Inventory
     from dflash_lightning.checkpoint.manifest import Manifest
     from dflash_lightning.checkpoint.stores import ObjectStore
 
@@ -28,8 +28,8 @@ def prune(store: "ObjectStore", prefix: str, options: Namespace) -> int:
 
     Raises: ValueError for a metric that decides nothing; StoreError, before anything is deleted.
     """
-    from dflash_lightning.checkpoint.inventory import take_inventory
-    from dflash_lightning.checkpoint.retention import to_delete
+    from dflash_lightning.checkpoint.keeping.inventory import take_inventory
+    from dflash_lightning.checkpoint.keeping.retention import to_delete
     from dflash_lightning.plan_view.columns import size
 
     inventory = take_inventory(store, prefix)
@@ -55,9 +55,9 @@ def _deleted(
     store: "ObjectStore", prefix: str, inventory: "Inventory", going: "Sequence[Manifest]"
 ) -> dict[str, Exception]:
     """Under a claim of its own: what a live run counts on must not go."""
-    from dflash_lightning.checkpoint.claim import claim
-    from dflash_lightning.checkpoint.pointers import named, write_pointers
-    from dflash_lightning.checkpoint.removal import remove
+    from dflash_lightning.checkpoint.claiming.claim import claim
+    from dflash_lightning.checkpoint.keeping.pointers import named, write_pointers
+    from dflash_lightning.checkpoint.keeping.removal import remove
 
     staying = [e for e in inventory.entries if e.manifest is not None and e.manifest not in going]
     broken = [entry.name for entry in staying if entry.state != "complete"]
@@ -73,8 +73,8 @@ def _deleted(
 
 def _best_of_newest_run(complete: "Sequence[Manifest]", rules: "Retention") -> list[str]:
     """Keys of what `best` means, where another run's are better: as many as stay of all runs together."""
-    from dflash_lightning.checkpoint.pointers import newest_run
-    from dflash_lightning.checkpoint.retention import best_first
+    from dflash_lightning.checkpoint.keeping.pointers import newest_run
+    from dflash_lightning.checkpoint.keeping.retention import best_first
 
     best = best_first(newest_run(complete), rules.monitor, rules.mode)
     return [m.key for m in (best if rules.keep_best == -1 else best[: rules.keep_best])]

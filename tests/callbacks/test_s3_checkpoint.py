@@ -10,7 +10,7 @@ import pytest
 from lightning.pytorch.strategies import FSDPStrategy
 
 from dflash_lightning.callbacks.signals import StopOnSignal, StoppedBySignal
-from dflash_lightning.checkpoint.fetch import fetch_checkpoint
+from dflash_lightning.checkpoint.resuming.fetch import fetch_checkpoint
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.settings import StoreSettings

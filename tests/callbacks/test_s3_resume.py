@@ -5,7 +5,7 @@ import torch
 
 from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
 from dflash_lightning.checkpoint.listing import list_manifests
-from dflash_lightning.checkpoint.resume import NothingFound
+from dflash_lightning.checkpoint.resuming.resume import NothingFound
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.open import open_store
 from tests.callbacks.saving_runs import PATIENCE, STOP, At, Fail, fail, fit, in_thread, manifests_in, steps_in

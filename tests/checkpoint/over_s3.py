@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from dflash_lightning.checkpoint.fetch import fetch
-from dflash_lightning.checkpoint.preflight import preflight
-from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.claiming.preflight import preflight
+from dflash_lightning.checkpoint.publishing.publish import publish
+from dflash_lightning.checkpoint.resuming.fetch import fetch
 from dflash_lightning.checkpoint.stores import StoreError, open_store
 from dflash_lightning.checkpoint.stores.settings import SMALLEST_PART
 from dflash_lightning.checkpoint.writing.attempt import Target

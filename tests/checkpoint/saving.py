@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from dflash_lightning.checkpoint.job import Retention, SaveJob
+from dflash_lightning.checkpoint.keeping.removal import sweep
 from dflash_lightning.checkpoint.layout import name_of_data
 from dflash_lightning.checkpoint.listing import list_manifests
-from dflash_lightning.checkpoint.publish import publish
-from dflash_lightning.checkpoint.removal import sweep
+from dflash_lightning.checkpoint.publishing.publish import publish
 
 PREFIX = "runs/a"
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dflash_lightning.checkpoint.job import SaveJob
-from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.publishing.publish import publish
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.commands.evaluate import main as evaluate
 from dflash_lightning.commands.export import main

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dflash_lightning.checkpoint.claim import claim
+from dflash_lightning.checkpoint.claiming.claim import claim
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from tests.checkpoint.saving import keep, save
 from tests.commands.kept_checkpoints import data_of, lines, run, steps

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from dflash_lightning.checkpoint.address import local_copy
 from dflash_lightning.checkpoint.listing import list_manifests
 from dflash_lightning.checkpoint.manifest import Manifest
+from dflash_lightning.checkpoint.resuming.address import local_copy
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.export.zlab import load_zlab

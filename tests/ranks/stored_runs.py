@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dflash_lightning.checkpoint.inventory import Inventory, take_inventory
+from dflash_lightning.checkpoint.keeping.inventory import Inventory, take_inventory
 from dflash_lightning.checkpoint.layout import LAST
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key

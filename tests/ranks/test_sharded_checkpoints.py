@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from dflash_lightning.checkpoint.address import local_copy
 from dflash_lightning.checkpoint.listing import list_manifests
+from dflash_lightning.checkpoint.resuming.address import local_copy
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.main import main

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from dflash_lightning.checkpoint.claim import claim
+from dflash_lightning.checkpoint.claiming.claim import claim
 from dflash_lightning.checkpoint.stores.open import open_store
 from tests.ranks.forked import ForkedFit
 from tests.ranks.stored_runs import assert_all_whole, stored_config

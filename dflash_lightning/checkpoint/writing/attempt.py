@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 import torch
 
 from dflash_lightning.checkpoint.job import SaveJob
+from dflash_lightning.checkpoint.keeping.removal import sweep
 from dflash_lightning.checkpoint.manifest import Manifest
-from dflash_lightning.checkpoint.removal import sweep
 from dflash_lightning.checkpoint.snapshots.arena import Arena
 from dflash_lightning.checkpoint.snapshots.thaw import thaw
 from dflash_lightning.checkpoint.stores.errors import StoreError

@@ -1,6 +1,6 @@
 """`ckpt_path="s3://bucket/prefix"`, or a folder of checkpoints: fetched, verified, then loaded.
 
-in    an address as checkpoint/resume.py reads it; anything else goes to Lightning as it is
+in    an address as checkpoint/resuming/resume.py reads it; anything else goes to Lightning as it is
 out   the state of the run; or none, where the run may start fresh and its store holds no checkpoint yet
 law   rank 0 decides which checkpoint it is, all ranks load that one; each node downloads it once
 law   nothing of it stays on the disk
@@ -20,10 +20,10 @@ from lightning.pytorch.trainer.connectors.checkpoint_connector import _Checkpoin
 from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.migration.utils import _pl_migrate_checkpoint
 
-from dflash_lightning.checkpoint.address import is_address
-from dflash_lightning.checkpoint.fetch import Fetched, fetch_checkpoint
 from dflash_lightning.checkpoint.redact import redact_text
-from dflash_lightning.checkpoint.resume import NothingFound, asks_for_newest_of
+from dflash_lightning.checkpoint.resuming.address import is_address
+from dflash_lightning.checkpoint.resuming.fetch import Fetched, fetch_checkpoint
+from dflash_lightning.checkpoint.resuming.resume import NothingFound, asks_for_newest_of
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.training.checkpoints.split_state import files_for, load_fetched

@@ -9,9 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dflash_lightning.checkpoint.address import is_address
 from dflash_lightning.checkpoint.redact import redact_text
-from dflash_lightning.checkpoint.resume import NothingFound, asks_for_newest_of, parse_source, resolve
+from dflash_lightning.checkpoint.resuming.address import is_address
+from dflash_lightning.checkpoint.resuming.resume import (
+    NothingFound,
+    asks_for_newest_of,
+    parse_source,
+    resolve,
+)
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.open import open_store
 from dflash_lightning.checkpoint.stores.settings import StoreSettings

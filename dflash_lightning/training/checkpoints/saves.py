@@ -15,9 +15,9 @@ from typing import Any
 from lightning import Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
-from dflash_lightning.checkpoint.cadence import Cadence
 from dflash_lightning.checkpoint.job import Kind, Retention, SaveJob
-from dflash_lightning.checkpoint.rank_writer import Meeting, open_meeting
+from dflash_lightning.checkpoint.keeping.cadence import Cadence
+from dflash_lightning.checkpoint.publishing.rank_writer import Meeting, open_meeting
 from dflash_lightning.checkpoint.session import Session
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.writing.announce import durable_line

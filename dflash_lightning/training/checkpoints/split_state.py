@@ -17,7 +17,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from dflash_lightning.checkpoint.fetch import Files, FilesOfRank, all_files
+from dflash_lightning.checkpoint.resuming.fetch import Files, FilesOfRank, all_files
 from dflash_lightning.checkpoint.shards import load_shards, merge_shards, own_part, reshard, share
 
 

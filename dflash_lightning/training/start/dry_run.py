@@ -16,7 +16,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
-from dflash_lightning.checkpoint.preflight import preflight
+from dflash_lightning.checkpoint.claiming.preflight import preflight
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.open import open_store
 from dflash_lightning.checkpoint.stores.settings import StoreSettings

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from dflash_lightning.checkpoint.claim import claim
-from dflash_lightning.checkpoint.fetch import fetch
+from dflash_lightning.checkpoint.claiming.claim import claim
 from dflash_lightning.checkpoint.job import Retention
+from dflash_lightning.checkpoint.keeping.removal import clean_leftovers
 from dflash_lightning.checkpoint.listing import list_manifests
-from dflash_lightning.checkpoint.removal import clean_leftovers
-from dflash_lightning.checkpoint.resume import resolve
+from dflash_lightning.checkpoint.resuming.fetch import fetch
+from dflash_lightning.checkpoint.resuming.resume import resolve
 from dflash_lightning.checkpoint.stores import StoreSettings
 from dflash_lightning.checkpoint.stores.fault_script import Died, Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore

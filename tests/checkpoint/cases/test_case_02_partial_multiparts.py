@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from dflash_lightning.checkpoint.claim import claim
-from dflash_lightning.checkpoint.removal import clean_leftovers
+from dflash_lightning.checkpoint.claiming.claim import claim
+from dflash_lightning.checkpoint.keeping.removal import clean_leftovers
 from dflash_lightning.checkpoint.stores import open_store
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
 from tests.checkpoint.over_s3 import fails, upload_to

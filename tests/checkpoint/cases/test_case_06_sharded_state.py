@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dflash_lightning.checkpoint.confirmations import OverTCP
 from dflash_lightning.checkpoint.listing import list_manifests
-from dflash_lightning.checkpoint.sharded import ShardedSave, publish_shard
+from dflash_lightning.checkpoint.publishing.confirmations import OverTCP
+from dflash_lightning.checkpoint.publishing.sharded import ShardedSave, publish_shard
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from tests.checkpoint.saving import PREFIX, content, job
 

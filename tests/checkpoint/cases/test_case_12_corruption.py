@@ -5,17 +5,17 @@ from functools import partial
 
 import pytest
 
-from dflash_lightning.checkpoint.fetch import fetch
-from dflash_lightning.checkpoint.measured import PART_BYTES, MeasuredFile
-from dflash_lightning.checkpoint.publish import publish
-from dflash_lightning.checkpoint.resume import resolve
+from dflash_lightning.checkpoint.publishing.measured import PART_BYTES, MeasuredFile
+from dflash_lightning.checkpoint.publishing.publish import publish
+from dflash_lightning.checkpoint.resuming.fetch import fetch
+from dflash_lightning.checkpoint.resuming.resume import resolve
 from dflash_lightning.checkpoint.stores import StoreError, open_store
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from tests.checkpoint.over_s3 import LARGE, fails, upload_to
+from tests.checkpoint.resuming.test_fetch import URI, files, get, reads, stored
 from tests.checkpoint.saving import content, job, keep, save
-from tests.checkpoint.test_fetch import URI, files, get, reads, stored
 
 
 @pytest.mark.slow

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from dflash_lightning.checkpoint import download
+from dflash_lightning.checkpoint.resuming import download
 from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.writing.events import Failed
-from tests.checkpoint.test_fetch import files, get, reads, stored
+from tests.checkpoint.resuming.test_fetch import files, get, reads, stored
 from tests.checkpoint.writing.writers import (
     events_until,
     folder_target,

@@ -37,7 +37,7 @@ def test_case_14_without_shared_memory_the_arenas_are_private_and_one_warning_sa
 
 TRAINER = """
 import resource
-from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.publishing.publish import publish
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
 from dflash_lightning.checkpoint.writing.attempt import Target
 from tests.checkpoint.saving import steps

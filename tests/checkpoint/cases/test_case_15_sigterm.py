@@ -5,7 +5,7 @@ Whole runs with signals and exit codes: tests/callbacks/test_s3_checkpoint.py an
 
 import threading
 
-from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.publishing.publish import publish
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.writing.attempt import Target
 from tests.checkpoint.writing.writers import (

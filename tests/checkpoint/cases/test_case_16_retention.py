@@ -4,7 +4,7 @@ Results of a bulk deletion, key by key: tests/checkpoint/stores/test_s3_answers.
 """
 
 from dflash_lightning.checkpoint.job import Retention
-from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.publishing.publish import publish
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from dflash_lightning.checkpoint.stores import StoreError, open_store
-from tests.checkpoint.test_claim import Careless, take
+from tests.checkpoint.claiming.test_claim import Careless, take
 
 CLAIM = """
 import sys, time
-from dflash_lightning.checkpoint.claim import claim
+from dflash_lightning.checkpoint.claiming.claim import claim
 from dflash_lightning.checkpoint.stores import StoreError, StoreSettings, open_store
 store, prefix = open_store(sys.argv[1], StoreSettings(**eval(sys.argv[2])))
 try:

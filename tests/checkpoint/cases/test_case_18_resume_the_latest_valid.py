@@ -1,20 +1,20 @@
 """Case 18: the newest that verifies, and each one that does not is said; finding nothing is never silent.
 
-All addresses, and every kind of damage by itself: tests/checkpoint/test_resume.py.
+All addresses, and every kind of damage by itself: tests/checkpoint/resuming/test_resume.py.
 """
 
 import threading
 
 import pytest
 
-from dflash_lightning.checkpoint.fetch import fetch, fetch_checkpoint
 from dflash_lightning.checkpoint.layout import data_key, shard_key
 from dflash_lightning.checkpoint.listing import list_manifests
-from dflash_lightning.checkpoint.publish import commit, make_manifest
-from dflash_lightning.checkpoint.resume import NothingFound, resolve
+from dflash_lightning.checkpoint.publishing.publish import commit, make_manifest
+from dflash_lightning.checkpoint.publishing.upload import upload_data
+from dflash_lightning.checkpoint.resuming.fetch import fetch, fetch_checkpoint
+from dflash_lightning.checkpoint.resuming.resume import NothingFound, resolve
 from dflash_lightning.checkpoint.stores import StoreSettings, open_store, s3_answers
 from dflash_lightning.checkpoint.stores.keys import join_key
-from dflash_lightning.checkpoint.upload import upload_data
 from tests.checkpoint.saving import content, job, keep, save, writes
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dflash_lightning.checkpoint.preflight import preflight
+from dflash_lightning.checkpoint.claiming.preflight import preflight
 from dflash_lightning.checkpoint.stores import StoreSettings, open_store
 from tests.checkpoint.over_s3 import refusal
 

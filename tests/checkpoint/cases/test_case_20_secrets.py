@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.publishing.publish import publish
 from dflash_lightning.checkpoint.redact import (
     known_secrets,
     protect,

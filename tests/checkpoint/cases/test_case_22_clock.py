@@ -25,7 +25,7 @@ def test_case_22_a_clock_that_is_wrong(proxy):
 
 def test_case_22_nothing_in_the_background_looks_at_the_wall_clock():
     """Pauses, deadlines and durations are those of `time.monotonic`."""
-    for path in (*FILES.glob("writing/*.py"), *FILES.glob("snapshots/*.py"), FILES / "sharded.py"):
+    for path in (*FILES.glob("writing/*.py"), *FILES.glob("snapshots/*.py"), FILES / "publishing/sharded.py"):
         assert "time.time()" not in path.read_text(), path.name
 
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.publishing.publish import publish
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
 from dflash_lightning.checkpoint.writing.attempt import Target
 from dflash_lightning.checkpoint.writing.deletions import Deletions

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.publishing.publish import publish
 from dflash_lightning.checkpoint.stores.fault_script import Died, Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from dflash_lightning.checkpoint.job import Retention, SaveJob
-from dflash_lightning.checkpoint.publish import publish
+from dflash_lightning.checkpoint.publishing.publish import publish
 from dflash_lightning.checkpoint.snapshots.arenas import Arenas
 from dflash_lightning.checkpoint.stores import StoreSettings, open_store
 from dflash_lightning.checkpoint.stores.faults import FaultyStore

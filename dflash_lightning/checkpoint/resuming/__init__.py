@@ -1,0 +1,1 @@
+"""From an address to a verified copy on this machine's disk: which checkpoint is meant, and its bytes."""
