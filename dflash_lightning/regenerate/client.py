@@ -107,7 +107,7 @@ class ChatClient:
             return "away", self._named(url, error), 0.0
         except NonsenseError as error:
             return "fault", self._transport.hidden(f"{url} replies nonsense: {error}"), 0.0
-        return means, self._words(url, reply), asked_wait_s(reply.headers.get("retry-after"))
+        return means, self._words(url, reply), asked_wait_s(reply.headers, now_s=time.time())
 
     def _require_running(self, outcome: Verdict, why: str) -> None:
         if self._stopping.is_set():

@@ -8,6 +8,8 @@ law   pure; a reply that is not understood is a fault of the server, never an em
 import json
 import math
 from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 from dflash_lightning.regenerate.chats import Answer, OpenChat
@@ -57,13 +59,31 @@ def wait_s(attempt: int, luck: float, *, asked_s: float = 0.0) -> float:
     return max(asked_s, min(LONGEST_WAIT_S, 0.5 * 2.0 ** min(attempt, 16)) * (1 - luck / 2))
 
 
-def asked_wait_s(retry_after: str | None) -> float:
-    """Seconds of a Retry-After header; 0 where there is none, or a date, which is not read."""
+def asked_wait_s(headers: Mapping[str, str], *, now_s: float) -> float:
+    """Seconds from now that Retry-After asks for, which holds seconds or a date; 0 where there is none, it is
+    past, or it is neither.
+
+    Args:
+        headers: of the reply, by lower-case name. Its own Date tells how far away a date is, since the clock
+            of another machine may be wrong.
+        now_s: by the clock of this one, seconds since 1970, for a reply without a Date.
+    """
+    given = headers.get("retry-after", "")
     try:
-        seconds = float(retry_after or 0)
+        seconds = float(given)
     except ValueError:
-        return 0.0
+        until, sent = _date_s(given), _date_s(headers.get("date", ""))
+        seconds = 0.0 if until is None else until - (now_s if sent is None else sent)
     return seconds if 0 < seconds < math.inf else 0.0
+
+
+def _date_s(text: str) -> float | None:
+    """Seconds since 1970 of a date in any of HTTP's three forms; None where it is no date."""
+    try:
+        date = parsedate_to_datetime(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()  # HTTP's dates are in GMT
+    except (ValueError, OverflowError):
+        return None
 
 
 def request_body(

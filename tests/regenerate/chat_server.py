@@ -82,6 +82,12 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(429, {"error": {"message": "slow down"}}, {"Retry-After": "0.2"})
         elif fault == "rest":
             self.reply(429, {"error": {"message": "come back in an hour"}}, {"Retry-After": "3600"})
+        elif fault == "rest_until":
+            dates = {
+                "Date": "Wed, 21 Oct 2015 07:28:00 GMT",
+                "Retry-After": "Wed, 21 Oct 2015 08:28:00 GMT",
+            }
+            self.reply(429, {"error": {"message": "come back in an hour"}}, dates)
         elif fault == "401":
             sent = self.headers["Authorization"]
             self.reply(401, {"error": {"message": f"wrong key: {sent}"}})

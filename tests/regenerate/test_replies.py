@@ -19,6 +19,7 @@ from dflash_lightning.regenerate.replies import (
 )
 
 CONFIG = RegenerateConfig(input=("a.jsonl",), output="b.jsonl", max_new_tokens=9, temperature=0.5, top_p=0.9)
+NOW, NOW_S = "Wed, 21 Oct 2015 07:28:00 GMT", 1_445_412_480.0
 
 
 @pytest.mark.parametrize(
@@ -47,14 +48,37 @@ def test_waits_double_with_luck_up_to_half_a_minute():
         ("7", 7.0, 7.0),
         ("0.1", 0.1, 0.5),
         ("3600", 3600.0, 3600.0),
+        *((odd, 0.0, 0.5) for odd in (None, "", "0", "-5", "nan", "inf", "1e999", "soon")),
+        # all three forms of a date; NOW_S is 07:28:00 GMT
+        ("Wed, 21 Oct 2015 07:28:07 GMT", 7.0, 7.0),
+        ("Wednesday, 21-Oct-15 08:28:00 GMT", 3600.0, 3600.0),
+        ("Wed Oct 21 07:29:00 2015", 60.0, 60.0),
+        ("Wed, 21 Oct 2015 09:28:00 +0200", 0.0, 0.5),
+        ("Wed, 21 Oct 2015 09:28:07 +0200", 7.0, 7.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0, 0.5),
+        ("Tue, 20 Oct 2015 07:28:00 GMT", 0.0, 0.5),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0, 0.5),
         *(
             (odd, 0.0, 0.5)
-            for odd in (None, "", "0", "-5", "nan", "inf", "soon", "Wed, 21 Oct 2015 07:28:00 GMT")
+            for odd in (
+                " ",
+                ",",
+                "Wed, 32 Oct 2015 07:28:00 GMT",
+                "Wed, 21 Oct 99999 07:28:00 GMT",
+                f"Wed, 21 Oct {10**30} 07:28:00 GMT",
+                "Wed, 21 Oct 2015 07:28:00 +9999",
+                "Wed, 21 Oct 2015",
+                "2015-10-21T07:28:07Z",
+                "9" * 5_000 + "x",
+            )
         ),
     ],
 )
 def test_a_server_may_ask_for_a_longer_wait(header, asked, wait):
-    assert asked_wait_s(header) == asked
+    headers = {} if header is None else {"retry-after": header}
+    assert asked_wait_s(headers, now_s=NOW_S) == asked
+    assert asked_wait_s({**headers, "date": "never"}, now_s=NOW_S) == asked
+    assert asked_wait_s({**headers, "date": NOW}, now_s=NOW_S + 86_400) == asked  # its clock counts, not ours
     assert wait_s(0, 0.0, asked_s=asked) == wait
 
 

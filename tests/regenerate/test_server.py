@@ -105,11 +105,15 @@ def test_a_server_that_dies_stops_the_run_and_another_one_goes_on(tmp_path):
     assert written == [expected(given, n) for n, given in enumerate(rows)]
 
 
-@pytest.mark.parametrize("deadline_s", [20.0, 3599.0, 3600.0])
+@pytest.mark.parametrize(
+    ("deadline_s", "fault"),
+    [(20.0, "rest"), (3599.0, "rest"), (3600.0, "rest"), (20.0, "rest_until"), (3600.0, "rest_until")],
+)
 def test_a_server_that_asks_for_a_longer_wait_than_the_deadline_fails_no_row(
-    deadline_s, chat_server, tmp_path
+    deadline_s, fault, chat_server, tmp_path
 ):
-    rows = [question(f"{deadline_s}"), question(f"{deadline_s} [rest]"), question(f"{deadline_s} last")]
+    name = f"{deadline_s} {fault}"
+    rows = [question(name), question(f"{name} [{fault}]"), question(f"{name} last")]
     server = {"deadline_s": deadline_s, "concurrency": 1}
     longer = f"asks to wait 3600 s, longer than --deadline {deadline_s:g} s lets any row wait"
     with pytest.raises(
