@@ -9,6 +9,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from dflash_lightning.commands.store_options import add_store_options, store_settings
 from dflash_lightning.commands.teaching_help import TeachingHelp
+from dflash_lightning.commands.writable import require_folder
 from dflash_lightning.short_errors import ShortErrors
 
 if TYPE_CHECKING:  # torch takes seconds to import, which `--help` should not cost
@@ -100,6 +101,8 @@ def _export(options: Namespace) -> int:
             f"{folder} already holds a drafter; give another --output, or --overwrite to replace it, --check "
             "to see whether it is this one"
         )
+    if not keep:
+        require_folder(f"--output {folder}", folder)
     trained = _read(options)
     if not keep:
         _write(trained, folder, options)

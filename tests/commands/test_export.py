@@ -253,6 +253,6 @@ def test_check_names_what_hidden_states_do_not_show(checkpoint, tmp_path, capsys
     rewrite_config(folder, lambda raw: raw["dflash_config"].update(mask_token_id=51))
     assert run("--checkpoint", checkpoint, "--output", folder, "--check") == 1
     said = capsys.readouterr()
-    assert "ANOTHER DRAFTER (mask_token_id 51 there, 52 in the source)" in said.out
+    assert "ANOTHER DRAFTER (mask_token_id: 51 there, 52 in the source)" in said.out
     assert "in a fresh process: same" in said.out
     assert "does not hold the drafter of" in said.err

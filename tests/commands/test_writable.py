@@ -19,6 +19,7 @@ REGENERATE = ["regenerate", "--input", "gone", "--target", "gone", "--overwrite"
 ASKING = ["regenerate", "--input", "gone", "--server", "http://127.0.0.1:9"]
 PREPARE = ["prepare", "--input", "gone", "--target", "gone", "--overwrite"]
 STATES = ["prepare", "--hidden-states", "--target", "gone", "--store", "gone", "--taps", "1"]
+EXPORT = ["export", "--checkpoint", "gone"]
 
 FILES = [
     *((words, "--json", "x.json") for words in (EVALUATE, SERVER)),
@@ -28,7 +29,7 @@ FILES = [
 ]
 MAKE_FOLDERS = ("report", "regenerate")
 FOLDERS = [
-    *((words, "--output", "x") for words in (PREPARE, STATES)),
+    *((words, "--output", "x") for words in (PREPARE, STATES, EXPORT)),
     ([*REPORT, "--text"], "--png", "x"),
 ]
 
