@@ -3,13 +3,13 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jsonargparse import SUPPRESS, ArgumentParser, Namespace
 
+from dflash_lightning.commands.bytes_progress import bytes_progress
 from dflash_lightning.commands.prune_checkpoints import prune
 from dflash_lightning.commands.store_options import add_store_options, store_settings
 from dflash_lightning.commands.teaching_help import TeachingHelp
@@ -130,25 +130,9 @@ def _fetch(options: Namespace) -> int:
     def tell(uri: str, reason: str) -> None:
         print(f"skipping {uri}: {reason}", file=sys.stderr)
 
-    with _progress() as on_progress:
+    with bytes_progress("fetching") as on_progress:
         path = fetch(
             options.uri, store_settings(options), Path(options.output), on_skip=tell, on_progress=on_progress
         )
     print(path)
     return 0
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar for people; a log file gets none."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = TextColumn("fetching"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("fetching")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
