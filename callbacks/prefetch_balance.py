@@ -12,6 +12,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from dflash_lightning.target.balance.depth import DepthBounds
 from dflash_lightning.target.balance.interval import IntervalSums
 from dflash_lightning.target.balance.slow_rank import SlowRule
+from dflash_lightning.target.balance.states_from import StatesFrom
 from dflash_lightning.target.dispatch import Delivery, Dispatch, PrefetchPolicy
 from dflash_lightning.training.gather import rows_of_all_ranks
 from dflash_lightning.training.module import DFlashModule
@@ -36,7 +37,8 @@ class PrefetchBalance(Callback):
 
     With several ranks wait_s, wait_pct and tokens_in_flight also by rank (`prefetch/wait_s_rank_{r}`). Ranks
     talk once a log, never in between. Warns when one rank holds the others up, and says which of feed, target
-    and drafter is too slow, and how many target devices a drafter needs.
+    (or the disk that hidden states are read from) and drafter is too slow, and how many target devices a
+    drafter needs.
 
     Without it the pipeline runs as `model.prefetch` says; with it that counts no more, except a depth of 0.
 
@@ -89,8 +91,9 @@ class PrefetchBalance(Callback):
         if pl_module.pipeline is None:
             rank_zero_info("PrefetchBalance: the target runs inside the step, there is nothing to balance")
             return
-        shared = pl_module.target_devices == 0
-        self._watch = PrefetchWatch(self.bounds, self.slow_rank, depth=self.policy.depth, shared=shared)
+        self._watch = PrefetchWatch(
+            self.bounds, self.slow_rank, depth=self.policy.depth, states_from=states_from(pl_module)
+        )
         if self._loaded and self._loaded["configured"] == self.policy.depth:  # else the new setting wins
             self._watch.load_state_dict(self._loaded["found"])
         self._loaded = None  # for this run alone
@@ -147,3 +150,10 @@ class PrefetchBalance(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._loaded = state_dict
+
+
+def states_from(module: DFlashModule) -> StatesFrom:
+    """What the pipeline of `module` waits for."""
+    if module.hidden_states is not None:
+        return "disk"
+    return "own devices" if module.target_devices else "drafter's device"

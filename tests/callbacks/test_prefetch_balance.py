@@ -8,9 +8,12 @@ import torch
 from lightning import Callback
 
 from dflash_lightning.callbacks.prefetch_balance import PrefetchBalance
+from dflash_lightning.target.balance.slow_rank import SlowRule
 from dflash_lightning.target.dispatch import PrefetchPolicy
 from tests.ranks import jobs
 from tests.runs import PLAN, toy_data, toy_module, toy_trainer
+from tests.target.balance.intervals import interval
+from tests.training.prefetch.test_stored_states import write
 
 DEVICES = 3
 BATCHES = 12
@@ -42,8 +45,8 @@ class SlowFirst(Callback):
         self.counters = pl_module.pipeline.counters()
 
 
-def fit(root, target, store, *callbacks, devices=DEVICES, prefetch=None, **options):
-    module = {"target_devices": devices, "prefetch": prefetch}
+def fit(root, target, store, *callbacks, devices=DEVICES, prefetch=None, hidden_states=None, **options):
+    module = {"target_devices": devices, "prefetch": prefetch, "hidden_states": hidden_states}
     return jobs.fit(str(root), str(target), str(store), module=module, extra=list(callbacks), **options)
 
 
@@ -175,6 +178,26 @@ def test_validation_is_no_time_of_training(tmp_path, toy_target, observed_store)
     trainer.fit(toy_module(toy_target, target_devices=1), toy_data(observed_store))
     assert slow.seconds >= 0.6
     assert 0 < times.counted <= times.passed
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("own devices", "the bottleneck is the target: a batch takes"),
+        ("drafter's device", "the bottleneck is the target, which shares the drafter's device"),
+        ("disk", "the bottleneck is reading hidden states"),
+    ],
+)
+def test_the_bottleneck_is_told_by_where_states_come_from(where, words, tmp_path, toy_target, observed_store):
+    """A real run begins the watch; what it then sees is made up."""
+    options = {"devices": 1 if where == "own devices" else 0, "max_epochs": 1}
+    if where == "disk":
+        options["hidden_states"] = write(tmp_path / "states", toy_target, observed_store)
+    balance = PrefetchBalance(slow_rank=SlowRule(patience=1))
+    fit(tmp_path / "run", toy_target, observed_store, balance, **options)
+    slow = interval(wait=3.0, busy=(10.0,))
+    told = [line for _ in range(6) for line in balance._watch.look(slow, lambda row: [row])[1]]
+    assert words in told[-1]
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def _rank(folder: Path, plan: Plain, rank: int) -> None:
     pipeline = TargetPipeline(
         [lambda batch: time.sleep(seconds)], cost=lambda batch: cost, policy=PrefetchPolicy(depth=2)
     )
-    watch = PrefetchWatch(DepthBounds(), SlowRule(), depth=2, shared=True)
+    watch = PrefetchWatch(DepthBounds(), SlowRule(), depth=2, states_from="drafter's device")
     sums, logged, said = IntervalSums(1), [], []
     total = plan.logs * plan.steps
     with pipeline.run(range(total), [1] * total) as pairs:

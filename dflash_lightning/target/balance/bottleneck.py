@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dflash_lightning.target.balance.interval import Interval
+from dflash_lightning.target.balance.states_from import StatesFrom
 
 Side = Literal["feed", "target", "drafter", "jitter"]
 
@@ -27,13 +28,13 @@ class Rates:
     feed: float
     """Of a rank's feed: reading, padding, drawing anchors."""
     target: float
-    """Of one target device."""
+    """Of one target device; of reading, where hidden states come from disk."""
     drafter: float
     """Of a rank's training without its waits for batches; with its waits for other ranks."""
     waiting: float
     """Share of the time that training waits for batches."""
     devices: int
-    """Target devices of a rank."""
+    """Target devices of a rank; 1 where it reads hidden states from disk."""
 
     @property
     def balance(self) -> float:
@@ -69,14 +70,10 @@ def rates(ranks: Sequence[Interval]) -> Rates | None:
     )
 
 
-def advice(found: Rates, *, shared: bool) -> str | None:
-    """What to tell the user; None where the devices are well used.
-
-    Args:
-        shared: The target runs on the drafter's device: no device can be given from one to the other.
-    """
+def advice(found: Rates, states_from: StatesFrom) -> str | None:
+    """What to tell the user; None where the devices are well used."""
     if found.side == "drafter":
-        if shared or found.devices < 2 or found.devices < SURPLUS * found.balance:
+        if states_from != "own devices" or found.devices < 2 or found.devices < SURPLUS * found.balance:
             return None
         return (
             f"the drafter is the bottleneck, and target devices stand idle: training waits "
@@ -90,11 +87,17 @@ def advice(found: Rates, *, shared: bool) -> str | None:
         )
     if found.side == "jitter":
         return (
-            f"{begin}that costs vary: feed ({_ms(found.feed)} a batch), target ({_ms(found.target)} on "
-            f"{_count(found.devices)}) and drafter ({_ms(found.drafter)}) are fast enough on average; let "
-            "PrefetchBalance go deeper (max_depth, memory_gib), or deliver ready_first"
+            f"{begin}that costs vary: feed ({_ms(found.feed)} a batch), {_producer(found, states_from)} and "
+            f"drafter ({_ms(found.drafter)}) are fast enough on average; let PrefetchBalance go deeper "
+            f"(max_depth, memory_gib){', or deliver ready_first' if found.devices > 1 else ''}"
         )
-    if shared:
+    if states_from == "disk":
+        return (
+            f"{begin}reading hidden states: a batch takes {_ms(found.target)} to read, and "
+            f"{_ms(found.drafter)} of the drafter; put them (model.hidden_states) on a faster disk, or let "
+            "the target compute them (model.hidden_states null)"
+        )
+    if states_from == "drafter's device":
         return (
             f"{begin}the target, which shares the drafter's device: a batch takes {_ms(found.target)} there, "
             f"and {_ms(found.drafter)} of the drafter; more of these devices, or devices of its own "
@@ -120,8 +123,11 @@ def _costs(found: Rates) -> str:
     )
 
 
-def _count(devices: int) -> str:
-    return "1 device" if devices == 1 else f"each of {devices} devices"
+def _producer(found: Rates, states_from: StatesFrom) -> str:
+    if states_from == "disk":
+        return f"reading hidden states ({_ms(found.target)})"
+    devices = "1 device" if found.devices == 1 else f"each of {found.devices} devices"
+    return f"target ({_ms(found.target)} on {devices})"
 
 
 def _pct(share: float) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dflash_lightning.target.balance.interval import Interval
+from dflash_lightning.target.balance.states_from import StatesFrom
 
 LEAST = 0.02
 """Share of its time by which a rank's wait must exceed the others': less is no matter."""
@@ -36,8 +37,9 @@ class SlowRule:
 class SlowRank:
     """Watches the ranks from log to log."""
 
-    def __init__(self, rule: SlowRule) -> None:
+    def __init__(self, rule: SlowRule, states_from: StatesFrom) -> None:
         self.rule = rule
+        self._states_from = states_from
         self._candidate: int | None = None
         self._logs = 0
         self._named: int | None = None
@@ -52,7 +54,7 @@ class SlowRank:
         before, self._named = self._named, slow
         if slow is None:
             return f"rank {before} no longer holds the other ranks up"
-        return describe(slow, ranks, self._logs)
+        return describe(slow, ranks, self._logs, self._states_from)
 
 
 def stands_out(ranks: Sequence[Interval], factor: float) -> int | None:
@@ -67,17 +69,26 @@ def stands_out(ranks: Sequence[Interval], factor: float) -> int | None:
     return slow if waits[slow] > factor * others and waits[slow] - others > margin else None
 
 
-def describe(slow: int, ranks: Sequence[Interval], logs: int) -> str:
-    """Names the rank, and what it waits for."""
+def describe(slow: int, ranks: Sequence[Interval], logs: int, states_from: StatesFrom) -> str:
+    """Names the rank, what it waits for, and where to look."""
     others = [rank for number, rank in enumerate(ranks) if number != slow]
     ours, theirs = _share(ranks[slow]), sum(map(_share, others)) / len(others)
     pending, usual = _pending(ranks[slow]), sum(map(_pending, others)) / len(others)
     feed = ranks[slow].source > sum(device.busy for device in ranks[slow].devices) / len(ranks[slow].devices)
-    reason = "Its data loader is slow: look at its disk" if feed else "Its target is slow: look at its GPUs"
+    from_disk = states_from == "disk"
+    queue = (
+        "wait to be read there, {:,.0f} on others" if from_disk else "wait for its target, {:,.0f} for theirs"
+    )
+    if feed:
+        reason = "Its data loader is slow: look at its disk"
+    elif from_disk:
+        reason = "It reads hidden states slowly: look at its disk (model.hidden_states)"
+    else:
+        reason = "Its target is slow: look at its GPUs"
     return (
         f"rank {slow} holds the other ranks up: its training waits for batches {100 * ours:.1f} % of the "
-        f"time, theirs {100 * theirs:.1f} % ({logs} logs in a row); {pending:,.0f} padded tokens wait for "
-        f"its target, {usual:,.0f} for theirs. {reason}, and for other processes there"
+        f"time, theirs {100 * theirs:.1f} % ({logs} logs in a row); {pending:,.0f} padded tokens "
+        f"{queue.format(usual)}. {reason}, and for other processes there"
     )
 
 

@@ -10,6 +10,7 @@ from dflash_lightning.target.balance.bottleneck import Side, advice, rates
 from dflash_lightning.target.balance.depth import DepthBounds, DepthState, next_depth
 from dflash_lightning.target.balance.interval import Interval
 from dflash_lightning.target.balance.slow_rank import SlowRank, SlowRule
+from dflash_lightning.target.balance.states_from import StatesFrom
 from dflash_lightning.training.prefetch.prefetch_values import prefetch_values
 
 Gather = Callable[[Sequence[float]], Sequence[Sequence[float]]]
@@ -22,15 +23,11 @@ PATIENCE = 3
 class PrefetchWatch:
     """What is remembered of the pipelines of all ranks."""
 
-    def __init__(self, bounds: DepthBounds, rule: SlowRule, *, depth: int, shared: bool) -> None:
-        """
-        Args:
-            shared: The targets run on the drafters' devices.
-        """
+    def __init__(self, bounds: DepthBounds, rule: SlowRule, *, depth: int, states_from: StatesFrom) -> None:
         self.bounds = bounds
         self.depth = DepthState(depth=depth)
-        self._shared = shared
-        self._slow = SlowRank(rule)
+        self._states_from: StatesFrom = states_from
+        self._slow = SlowRank(rule, states_from)
         self._side: Side | None = None
         self._told: Side | None = None
         self._logs = 0
@@ -53,7 +50,7 @@ class PrefetchWatch:
         if self._logs < PATIENCE or found.side == self._told:
             return None
         self._told = found.side
-        return advice(found, shared=self._shared)
+        return advice(found, self._states_from)
 
     def state_dict(self) -> dict[str, Any]:
         return self.depth.state_dict()

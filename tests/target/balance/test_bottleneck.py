@@ -43,56 +43,78 @@ def test_there_are_no_rates_where_nothing_was_done(nothing):
 
 
 @pytest.mark.parametrize(
-    ("rates", "shared", "words"),
+    ("rates", "states_from", "words"),
     [
-        (found(waiting=0.0), False, None),
+        (found(waiting=0.0), "own devices", None),
         (
             found(waiting=0.0, target=0.1, drafter=0.1, devices=3),
-            False,
+            "own devices",
             "the drafter is the bottleneck, and target devices stand idle: training waits 0.0 % of its "
             "time; a batch takes 100 ms of a target device and 100 ms of a drafter, so 1.0 target devices "
             "per drafter would balance them, and there are 3 (model.target_devices; of 8 devices: 4 + 4)",
         ),
-        (found(waiting=0.0, devices=3), True, None),  # nothing could be given away
+        (found(waiting=0.0, devices=3), "drafter's device", None),  # nothing could be given away
         (
             found(target=0.3, devices=1),
-            False,
+            "own devices",
             "training waits 30.0 % of its time for batches; the bottleneck is the target: a batch takes "
             "300 ms of a target device and 100 ms of a drafter, so 3.0 target devices per drafter would "
             "balance them, and there are 1 (model.target_devices; of 8 devices: 6 + 2)",
         ),
         (
             found(target=6.0, drafter=2.0),  # seconds where they are long
-            False,
+            "own devices",
             "training waits 30.0 % of its time for batches; the bottleneck is the target: a batch takes "
             "6.00 s of a target device and 2.00 s of a drafter, so 3.0 target devices per drafter would "
             "balance them, and there are 1 (model.target_devices; of 8 devices: 6 + 2)",
         ),
         (
             found(target=0.3),
-            True,
+            "drafter's device",
             "training waits 30.0 % of its time for batches; the bottleneck is the target, which shares "
             "the drafter's device: a batch takes 300 ms there, and 100 ms of the drafter; more of these "
             "devices, or devices of its own (model.target_devices), make training faster",
         ),
         (
             found(feed=0.2),
-            False,
+            "own devices",
             "training waits 30.0 % of its time for batches; the bottleneck is the feed: a token batch "
             "takes 200 ms, a drafter's step on it 100 ms; raise data.num_workers, or put the store on a "
             "faster disk",
         ),
         (
             found(target=0.15, devices=2),
-            False,
+            "own devices",
             "training waits 30.0 % of its time for batches; the bottleneck is that costs vary: feed (10 "
             "ms a batch), target (150 ms on each of 2 devices) and drafter (100 ms) are fast enough on "
             "average; let PrefetchBalance go deeper (max_depth, memory_gib), or deliver ready_first",
         ),
+        (
+            found(target=0.05),  # one target: ready_first delivers as in_order does
+            "drafter's device",
+            "training waits 30.0 % of its time for batches; the bottleneck is that costs vary: feed (10 "
+            "ms a batch), target (50 ms on 1 device) and drafter (100 ms) are fast enough on average; let "
+            "PrefetchBalance go deeper (max_depth, memory_gib)",
+        ),
+        (found(waiting=0.0, target=0.01), "disk", None),
+        (
+            found(target=0.3),
+            "disk",
+            "training waits 30.0 % of its time for batches; the bottleneck is reading hidden states: a "
+            "batch takes 300 ms to read, and 100 ms of the drafter; put them (model.hidden_states) on a "
+            "faster disk, or let the target compute them (model.hidden_states null)",
+        ),
+        (
+            found(target=0.05),
+            "disk",
+            "training waits 30.0 % of its time for batches; the bottleneck is that costs vary: feed (10 "
+            "ms a batch), reading hidden states (50 ms) and drafter (100 ms) are fast enough on average; "
+            "let PrefetchBalance go deeper (max_depth, memory_gib)",
+        ),
     ],
 )  # fmt: skip
-def test_what_is_said(rates, shared, words):
-    assert advice(rates, shared=shared) == words
+def test_what_is_said(rates, states_from, words):
+    assert advice(rates, states_from) == words
 
 
 @pytest.mark.parametrize(

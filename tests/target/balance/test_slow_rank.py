@@ -2,7 +2,7 @@
 
 import pytest
 
-from dflash_lightning.target.balance.slow_rank import SlowRank, SlowRule, stands_out
+from dflash_lightning.target.balance.slow_rank import SlowRank, SlowRule, describe, stands_out
 from tests.target.balance.intervals import interval
 
 EVEN = [interval(wait=1.0)] * 4
@@ -26,7 +26,7 @@ def test_who_stands_out(waits, slow):
 
 
 def test_a_rank_is_named_once_after_several_logs_in_a_row():
-    watch = SlowRank(SlowRule(patience=3))
+    watch = SlowRank(SlowRule(patience=3), "own devices")
     history = [THIRD, THIRD, EVEN, THIRD, THIRD, THIRD, THIRD, EVEN, THIRD, FIRST, FIRST, FIRST, *[EVEN] * 4]
     said = {number: line for number, ranks in enumerate(history) if (line := watch.look(ranks))}
     assert list(said) == [5, 11, 14]
@@ -38,6 +38,38 @@ def test_a_rank_is_named_once_after_several_logs_in_a_row():
     assert said[11].startswith("rank 0 holds")
     assert "Its data loader is slow: look at its disk" in said[11]
     assert said[14] == "rank 0 no longer holds the other ranks up"
+
+
+@pytest.mark.parametrize(
+    ("states_from", "source", "queue", "reason"),
+    [
+        ("own devices", 1.0, "wait for its target, 0 for theirs", "Its target is slow: look at its GPUs"),
+        (
+            "drafter's device",
+            1.0,
+            "wait for its target, 0 for theirs",
+            "Its target is slow: look at its GPUs",
+        ),
+        (
+            "disk",
+            1.0,
+            "wait to be read there, 0 on others",
+            "It reads hidden states slowly: look at its disk (model.hidden_states)",
+        ),
+        ("disk", 9.0, "wait to be read there, 0 on others", "Its data loader is slow: look at its disk"),
+        (
+            "own devices",
+            9.0,
+            "wait for its target, 0 for theirs",
+            "Its data loader is slow: look at its disk",
+        ),
+    ],
+)
+def test_where_to_look_depends_on_where_states_come_from(states_from, source, queue, reason):
+    ranks = [interval(wait=4.0, source=source, pending=5000.0), interval(wait=0.1)]
+    assert describe(0, ranks, 3, states_from).endswith(
+        f"(3 logs in a row); 5,000 padded tokens {queue}. {reason}, and for other processes there"
+    )
 
 
 @pytest.mark.parametrize(("factor", "patience"), [(1.0, 3), (2.0, 0)])

@@ -10,8 +10,9 @@ SLOW_TARGET = interval(wait=3.0, busy=(10.0,))
 JITTER = interval(wait=1.0, feed_wait=3.0)
 
 
-def watch(depth=2, most=4):
-    return PrefetchWatch(DepthBounds(most=most, patience=2), SlowRule(patience=2), depth=depth, shared=False)
+def watch(depth=2, most=4, states_from="own devices"):
+    bounds = DepthBounds(most=most, patience=2)
+    return PrefetchWatch(bounds, SlowRule(patience=2), depth=depth, states_from=states_from)
 
 
 class Ranks:
@@ -41,6 +42,15 @@ def test_a_slow_rank_is_named():
     (line,) = ours.look(SLOW_TARGET, ranks)[1]
     assert line.startswith("rank 0 holds the other ranks up")
     assert ranks.asked == 2
+
+
+def test_both_lines_say_disk_where_states_come_from_there():
+    ours, ranks, slow = watch(states_from="disk"), Ranks(CALM), interval(wait=8.0, busy=(10.0,))
+    said = [line for _ in range(3) for line in ours.look(slow, ranks)[1]]
+    assert len(said) == 2
+    assert "It reads hidden states slowly: look at its disk (model.hidden_states)" in said[0]
+    assert "the bottleneck is reading hidden states" in said[1]
+    assert "target_devices" not in "".join(said)
 
 
 def test_depth_follows_the_worst_rank_and_is_logged_as_it_was():
