@@ -52,6 +52,12 @@ class HeldOutDecoding(Callback):
                 "HeldOutDecoding needs the whole drafter, and ModelParallelStrategy gives each rank a part: "
                 "take the callback out, and use `evaluate` on an exported drafter"
             )
+        if pl_module.target_settings.sharded:
+            raise ValueError(
+                "HeldOutDecoding decodes on each rank for itself, and model.target_settings.sharded has all "
+                "ranks run the target together: take the callback out, and use `evaluate` on an exported "
+                "drafter"
+            )
         if pl_module.hidden_states is not None:
             raise ValueError(
                 "HeldOutDecoding needs the whole target, and with model.hidden_states only its embedding and "

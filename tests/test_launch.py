@@ -24,6 +24,7 @@ def launched(name):
         ("split_6_2", 1, 2, 3, 32),
         ("several_nodes", 4, 8, 0, 32),
         ("fsdp", 1, 8, 0, 32),
+        ("sharded_target", 1, 8, 0, 32),
     ],
 )
 def test_each_uses_the_gpus_it_names_and_keeps_the_window(name, nodes, devices, targets, batches_a_step):
@@ -40,7 +41,20 @@ def test_no_fragment_is_left_out():
         "split_6_2",
         "several_nodes",
         "fsdp",
+        "sharded_target",
     }
+
+
+@pytest.mark.slow
+def test_a_sharded_target_keeps_its_other_settings_and_has_nothing_that_it_cannot_do():
+    for names in (["sharded_target"], ["sharded_target", "fsdp"]):
+        words = [f"--config={LAUNCH / name}.yaml" for name in names]
+        config = read_config([f"--config={ROOT}/configs/qwen3_8b.yaml", *words])
+        settings = {"dtype": "bfloat16", "attention": "sdpa", "sharded": True}
+        assert config["model"]["target_settings"] == settings
+        assert config["trainer"]["inference_mode"] is False
+        callbacks = [each["class_path"].rpartition(".")[2] for each in config["trainer"]["callbacks"]]
+        assert not {"HeldOutDecoding", "PrefetchBalance"} & set(callbacks)
 
 
 @pytest.mark.slow

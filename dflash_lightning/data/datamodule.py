@@ -155,15 +155,16 @@ class DFlashDataModule(LightningDataModule):
         return self.feed.over(loader, self.trainer) if self.feed else loader
 
     def val_dataloader(self) -> DataLoader[TokenBatch]:
-        """Every validation batch on exactly one rank, always in the same order, with all anchors."""
+        """Every validation batch on exactly one rank, always in the same order, with all anchors. Ranks run
+        equally many, the last ones perhaps without loss: a target that is split over ranks waits for all."""
         assert self.trainer is not None
         samples = self.held_out.samples("validation")
         longest = max(self.edges[-1], int(samples.lengths.max()))
         config = replace(self.epochs.config, edges=(*self.edges[:-1], longest))
         epochs = self._planned(samples, config)
         windows = epochs.windows(Position(), world=1, accumulate=1)
-        # A rank without a batch would skip validation, and with it the sums that the others wait for.
-        mine = windows[self.trainer.global_rank :: self._world] or [as_ghost(windows[0])]
+        padded = [*windows, *[as_ghost(windows[0])] * (-len(windows) % self._world)]
+        mine = padded[self.trainer.global_rank :: self._world]
         rule = AnchorRule(None, "batch_max", self.seed, 0)
         return self._loader("validation", InterleavedBatchSampler(mine, rank=0, epoch=None), rule)
 

@@ -31,6 +31,10 @@ class Geometry:
     drafter_parameters: int
     target_parameters: int
     """Of a target built like Llama; mixtures of experts have more."""
+    target_layer_parameters: int
+    """Of one decoder layer."""
+    target_depth: int
+    """Decoder layers of the target."""
 
 
 def read_geometry(settings: ModelSettings, *, block_size: int) -> Geometry | str:
@@ -87,6 +91,8 @@ def geometry_of(target: Any, settings: ModelSettings, *, block_size: int) -> Geo
         target_intermediate=target.intermediate_size,
         drafter_parameters=drafter_parameters(drafter),
         target_parameters=target_parameters(target),
+        target_layer_parameters=target_layer_parameters(target),
+        target_depth=target.num_hidden_layers,
     )
 
 
@@ -101,10 +107,15 @@ def drafter_parameters(config: Any) -> int:
 
 def target_parameters(config: Any) -> int:
     """Weights of a Llama-like target: embedding, head unless tied, layers; norms are left out."""
+    tables = 1 if config.tie_word_embeddings else 2
+    layers = config.num_hidden_layers * target_layer_parameters(config)
+    return int(tables * config.vocab_size * config.hidden_size + layers)
+
+
+def target_layer_parameters(config: Any) -> int:
+    """Weights of one decoder layer of a Llama-like target."""
     from dflash_lightning.target.geometry import head_width
 
     heads = head_width(config) * config.num_attention_heads
     keys = head_width(config) * (getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
-    layer = config.hidden_size * (2 * heads + 2 * keys + 3 * config.intermediate_size)
-    tables = 1 if config.tie_word_embeddings else 2
-    return int(tables * config.vocab_size * config.hidden_size + config.num_hidden_layers * layer)
+    return int(config.hidden_size * (2 * heads + 2 * keys + 3 * config.intermediate_size))

@@ -15,6 +15,8 @@ class ModelSettings:
     """The drafter's shape: fields of `model.drafter`."""
     target_bytes: int = 2
     """Bytes of one value of the target: 2 for bfloat16."""
+    target_ranks: int = 1
+    """Ranks that hold the target's layers together (model.target_settings.sharded)."""
     compute_bytes: int = 2
     """Bytes of one value inside the drafter's layers: 2 under bf16-mixed, 4 under 32-true."""
     dense_mask: bool = True

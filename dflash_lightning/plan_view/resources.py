@@ -18,7 +18,8 @@ mask            b q (s + q)                  one byte a pair, for sdpa; a block 
 head            chunk V (c + 4) + 2 p h c    logits of a chunk, and p = b q (B - 1) / B drafted states
 
 A batch needs hidden_states + max(target, drafter + mask + head). Beside it stay 16 bytes for each weight of
-the drafter (weight, gradient, two moments; 2 more for its bf16 copy) and t for each of the target's.
+the drafter (weight, gradient, two moments; 2 more for its bf16 copy) and t for each of the target's that the
+rank holds.
 """
 
 from dataclasses import dataclass
@@ -79,8 +80,17 @@ def estimate_memory(
         window_hidden_states=int(np.add.reduceat(states, range(0, len(states), window_batches)).max()),
         epoch_hidden_states=int(real) * geometry.taps * geometry.hidden * settings.target_bytes,
         drafter_weights=(16 + copy) * geometry.drafter_parameters,
-        target_weights=settings.target_bytes * geometry.target_parameters,
+        target_weights=settings.target_bytes * target_parameters_of_a_rank(geometry, settings),
     )
+
+
+def target_parameters_of_a_rank(geometry: Geometry, settings: ModelSettings) -> int:
+    """All of them; of layers that ranks hold together its part, and one that is whole while it computes."""
+    if settings.target_ranks == 1:
+        return geometry.target_parameters
+    layers = geometry.target_depth * geometry.target_layer_parameters
+    part = -(-layers // settings.target_ranks)
+    return geometry.target_parameters - layers + part + geometry.target_layer_parameters
 
 
 def batch_parts(

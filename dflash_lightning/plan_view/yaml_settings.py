@@ -103,12 +103,14 @@ def count_devices(devices: Any) -> tuple[int, tuple[str, ...]]:
 
 def model_settings(config: Mapping[str, Any]) -> ModelSettings:
     """What decides memory."""
-    model = config["model"]
+    model, trainer = config["model"], config["trainer"]
+    sharded = model["target_settings"]["sharded"]
     return ModelSettings(
         target=model["target"],
         shape=model["drafter"],
         target_bytes=_BYTES[model["target_settings"]["dtype"]],
-        compute_bytes=4 if str(config["trainer"]["precision"]).startswith("32") else 2,
+        target_ranks=count_devices(trainer["devices"])[0] if sharded else 1,
+        compute_bytes=4 if str(trainer["precision"]).startswith("32") else 2,
         dense_mask=model["attention"] == "sdpa",
         activation_checkpointing=model["activation_checkpointing"],
         head_chunk=model["head_chunk"],

@@ -12,7 +12,7 @@ import torch
 
 from dflash_lightning.data.store import TokenStore
 from dflash_lightning.differing import differing
-from dflash_lightning.drafter.config import DrafterConfig, LayerType
+from dflash_lightning.drafter.config import Causality, DrafterConfig, LayerType
 from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.export.formats import load_folder
 from dflash_lightning.target.geometry import drafter_config_for
@@ -43,8 +43,9 @@ class DrafterShape:
     """full_attention or sliding_attention for each layer; null: full attention everywhere."""
     sliding_window: int | None = None
     """Context tokens that a sliding layer sees."""
-    causal_in_block: bool = False
-    """Hide later slots of the own block; the exported config says so to servers."""
+    causal_in_block: Causality = False
+    """Layers that hide later slots of the own block: none (false), all (true), or those that slide (sliding).
+    Servers read it from the exported config."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,8 @@ class TargetSettings:
     """Precision of the target's weights and forward pass; serve it in the same one."""
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
     """Attention kernel of the target."""
+    sharded: bool = False
+    """Spread its decoder layers over the ranks of a node (FSDP2): for a target that outgrows a device."""
 
 
 def drafter_config(

@@ -19,6 +19,7 @@ from dflash_lightning.target.stored.reading import StoredStates
 from dflash_lightning.training.build import TargetSettings, build_target
 from dflash_lightning.training.optimizer import AdamWConfig
 from dflash_lightning.training.prefetch.states_source import StatesSource, devices_of, states_source
+from dflash_lightning.training.sharded_target import build_sharded_target
 from dflash_lightning.training.window_steps import WindowSteps
 
 
@@ -70,7 +71,10 @@ class TargetSteps(WindowSteps):
         """The target on the devices it runs on; its ends on the drafter's."""
         devices = devices_of(self)
         layers = None if self.stored_states is None else 1  # then it lends its embedding and head only
-        self.target = build_target(self.target_name, self.target_settings, devices[0], layers=layers)
+        if self.target_settings.sharded:
+            self.target = build_sharded_target(self.trainer, self.target_name, self.target_settings)
+        else:
+            self.target = build_target(self.target_name, self.target_settings, devices[0], layers=layers)
         self.target_ends = ends_of(self.target, self.trainer.strategy.root_device)
         self.states = states_source(self, self.target, devices)
 

@@ -14,7 +14,7 @@ from dflash_lightning.plan_view.geometry import (
     target_parameters,
 )
 from dflash_lightning.plan_view.model_settings import ModelSettings
-from dflash_lightning.plan_view.resources import batch_parts, estimate_memory
+from dflash_lightning.plan_view.resources import batch_parts, estimate_memory, target_parameters_of_a_rank
 from dflash_lightning.target.geometry import drafter_config_for
 from dflash_lightning.target.model import Target
 from tests.toy import HIDDEN, MASK, VOCAB, toy_config, toy_llama, toy_model
@@ -115,6 +115,17 @@ def test_weights_are_counted_as_they_are():
     for model in (toy_model(), toy_model(tied=True), toy_llama()):
         real = sum(p.numel() for p in model.parameters())
         assert target_parameters(model.config) == pytest.approx(real, rel=0.02)  # norms are left out
+
+
+@pytest.mark.parametrize(("model", "ranks"), [(toy_model(), 2), (toy_model(tied=True), 3), (toy_llama(), 8)])
+def test_of_a_target_that_ranks_hold_together_each_has_the_ends_its_part_and_one_layer(model, ranks):
+    geometry = geometry_of(model.config, settings(), block_size=BLOCK)
+    layers = sum(p.numel() for p in model.model.layers.parameters())
+    ends = sum(p.numel() for p in model.parameters()) - layers
+    one = layers / len(model.model.layers)
+    held = target_parameters_of_a_rank(geometry, settings(target_ranks=ranks))
+    assert held == pytest.approx(ends + layers / ranks + one, rel=0.02)
+    assert target_parameters_of_a_rank(geometry, settings()) == geometry.target_parameters
 
 
 def test_the_neediest_batch_and_the_fullest_window_are_found():

@@ -1,10 +1,12 @@
 """Flags over YAML over defaults."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dflash_lightning.lightning_cli import read_config
 from dflash_lightning.plan import (
     Credit,
     DiversityFirst,
@@ -17,7 +19,9 @@ from dflash_lightning.plan import (
 )
 from dflash_lightning.plan_view.model_settings import ModelSettings
 from dflash_lightning.plan_view.settings import PlanSettings, load_samples, parse_edges, with_flags
-from dflash_lightning.plan_view.yaml_settings import count_devices
+from dflash_lightning.plan_view.yaml_settings import count_devices, model_settings
+
+ROOT = Path(__file__).parents[2]
 
 YAML = PlanSettings(
     plan=PlanConfig(edges=(100, 200), max_tokens=400, max_rows=3),
@@ -160,3 +164,10 @@ def test_lengths_stand_for_the_store_and_say_where_they_come_from(tmp_path):
 def test_nothing_to_plan_is_said():
     with pytest.raises(ValueError, match="nothing to plan: give --lengths file.npy, or --config"):
         load_samples(PlanSettings(), lengths=None, supervised=None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fragment", "ranks"), [("one_node_8gpus", 1), ("sharded_target", 8)])
+def test_ranks_that_hold_a_target_together_are_the_devices_of_a_node(fragment, ranks):
+    words = [f"--config={ROOT}/configs/qwen3_8b.yaml", f"--config={ROOT}/configs/launch/{fragment}.yaml"]
+    assert model_settings(read_config(words)).target_ranks == ranks

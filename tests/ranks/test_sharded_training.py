@@ -50,7 +50,7 @@ def test_losses_norms_and_weights_are_those_of_ddp(run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"direction": True}, "GradDirection needs the whole gradient"),
+        ({"callback": "GradDirection"}, "GradDirection needs the whole gradient"),
         ({"tensor_parallel": 2}, "splits tensors 2 ways .*set tensor_parallel_size to 1"),
         ({"inference_mode": True}, "inference_mode must be false with ModelParallelStrategy"),
     ],

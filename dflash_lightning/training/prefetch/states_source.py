@@ -90,6 +90,12 @@ def default_policy(home: torch.device, *, own_devices: int) -> PrefetchPolicy:
     return PrefetchPolicy()
 
 
+def _default_policy_of(module: "TargetSteps", home: torch.device) -> PrefetchPolicy:
+    if module.target_settings.sharded:  # ranks gather its layers in step, which a thread of each would not
+        return PrefetchPolicy(depth=0)
+    return default_policy(home, own_devices=module.target_devices)
+
+
 def devices_of(module: "TargetSteps") -> list[torch.device]:
     """The devices of this rank's targets."""
     trainer = module.trainer
@@ -115,7 +121,7 @@ def states_source(module: "TargetSteps", target: Target, devices: Sequence[torch
         ahead=ahead,
         names=names,
         shape=StatesShape(target.hidden_size * (len(taps) + final), target.dtype.itemsize),
-        policy=module.prefetch or default_policy(home, own_devices=module.target_devices),
+        policy=module.prefetch or _default_policy_of(module, home),
     )
 
 

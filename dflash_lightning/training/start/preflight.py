@@ -19,6 +19,7 @@ from dflash_lightning.data.epochs import Position
 from dflash_lightning.data.plan_state import require_ranks_agree, saved_plan
 from dflash_lightning.target.device_map import require_devices, require_first_devices
 from dflash_lightning.training.gather import texts_of_all_ranks
+from dflash_lightning.training.sharded_target import require_shardable
 from dflash_lightning.training.start.agreement import require_agreement
 
 if TYPE_CHECKING:
@@ -155,6 +156,20 @@ def every_target_has_a_device(trainer: Trainer, module: "DFlashModule", data: DF
         raise ValueError(
             f"model.target_devices is {module.target_devices}, but model.prefetch.depth 0 is no pipeline: "
             "a single one would be used. Set a depth of at least 1, or target_devices to 1"
+        )
+
+
+@check
+def ranks_of_a_sharded_target_run_in_step(
+    trainer: Trainer, module: "DFlashModule", data: DFlashDataModule
+) -> None:
+    if module.target_settings.sharded:
+        require_shardable(
+            ranks=trainer.num_devices,
+            target_devices=module.target_devices,
+            depth=module.prefetch.depth if module.prefetch is not None else 0,
+            stored=module.hidden_states is not None,
+            inference_mode=trainer.validate_loop.inference_mode,
         )
 
 
