@@ -34,7 +34,7 @@ class Seat:
     node: str
     drafter: str
     states: str
-    """Where hidden states come from: "target on cuda:2", or from disk."""
+    """Where hidden states come from: "target on cuda:2, cuda:3", or from disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +100,15 @@ class DryRun(Callback):
 def seat_of(trainer: Trainer, module: DFlashModule) -> Seat:
     device = trainer.strategy.root_device
     name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
-    pipeline = module.pipeline
-    targets = ", ".join(d.name for d in pipeline.counters().devices) if pipeline else "the same device"
     folder = module.hidden_states
-    states = f"target on {targets}" if folder is None else f"hidden states from {folder}"
+    on = targets(devices_of(module), own=module.target_devices > 0)
+    states = f"target on {on}" if folder is None else f"hidden states from {folder}"
     return Seat(node=socket.gethostname(), drafter=f"{device}{name}", states=states)
+
+
+def targets(devices: Sequence[torch.device], *, own: bool) -> str:
+    """[cuda:2, cuda:3] -> "cuda:2, cuda:3"; CPUs, which stand in for devices in tests, all have one name."""
+    return ", ".join(map(str, devices)) if own else "the same device"
 
 
 def require_store(trainer: Trainer, uri: str, settings: StoreSettings) -> None:

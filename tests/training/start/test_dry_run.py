@@ -1,12 +1,19 @@
 """How a dry run is told, and that it leaves nothing behind."""
 
+import socket
+
 import pytest
+import torch
 import yaml
+from lightning import Callback
 
 from dflash_lightning.lightning_cli import run_cli
-from dflash_lightning.training.start.dry_run import Seat, Step, seat_lines, step_lines
+from dflash_lightning.target.device_map import target_devices
+from dflash_lightning.target.dispatch import PrefetchPolicy
+from dflash_lightning.training.start.dry_run import Seat, Step, seat_lines, seat_of, step_lines, targets
 from tests.ranks.runs import toy_config
-from tests.runs import make_store
+from tests.runs import make_store, toy_data, toy_module, toy_trainer
+from tests.training.prefetch.test_stored_states import write
 
 
 def step(**values):
@@ -15,14 +22,49 @@ def step(**values):
 
 
 def test_each_rank_has_a_line():
-    seats = [
-        Seat(node="a", drafter="cuda:0 (H100)", states="target on cuda:2, cuda:3"),
-        Seat(node="b", drafter="cuda:0 (H100)", states="hidden states from data/a"),
-    ]
-    assert seat_lines(seats) == [
-        "  rank 0   a: drafter on cuda:0 (H100), target on cuda:2, cuda:3",
-        "  rank 1   b: drafter on cuda:0 (H100), hidden states from data/a",
-    ]
+    seats = [Seat(node="a", drafter="cuda:0", states="A"), Seat(node="b", drafter="cuda:1", states="B")]
+    assert seat_lines(seats) == ["  rank 0   a: drafter on cuda:0, A", "  rank 1   b: drafter on cuda:1, B"]
+
+
+class Seated(Callback):
+    """Keeps where a real run sits."""
+
+    def on_fit_start(self, trainer, pl_module):
+        self.seat = seat_of(trainer, pl_module)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, toy_target):
+    return make_store(tmp_path_factory.mktemp("store"), toy_target, [10] * 8)
+
+
+@pytest.mark.parametrize(
+    ("devices", "depth", "states"),
+    [
+        (0, 0, "target on the same device"),
+        (0, 2, "target on the same device"),  # ahead of the drafter, beside it
+        (1, 0, "target on cpu"),  # inline, on a device of its own
+        (1, 2, "target on cpu"),
+        (3, 2, "target on cpu, cpu, cpu"),
+    ],
+)
+def test_a_seat_names_the_devices_whatever_runs_ahead(devices, depth, states, tmp_path, toy_target, store):
+    module = toy_module(toy_target, target_devices=devices, prefetch=PrefetchPolicy(depth=depth))
+    seated = Seated()
+    toy_trainer(tmp_path, callbacks=[seated], max_steps=1).fit(module, toy_data(store))
+    assert seated.seat == Seat(node=socket.gethostname(), drafter="cpu", states=states)
+
+
+def test_a_seat_names_the_folder_of_stored_states(tmp_path, toy_target, store):
+    folder, seated = write(tmp_path / "states", toy_target, store), Seated()
+    module = toy_module(toy_target, hidden_states=folder)
+    toy_trainer(tmp_path / "run", callbacks=[seated], max_steps=1).fit(module, toy_data(store))
+    assert seated.seat.states == f"hidden states from {folder}"
+
+
+def test_targets_on_gpus_are_those_of_the_device_map():
+    devices = target_devices(torch.device("cuda", 1), local_rank=1, local_world=2, count=3)
+    assert targets(devices, own=True) == "cuda:5, cuda:6, cuda:7"
 
 
 @pytest.mark.parametrize(("limit", "shown"), [(None, "3.50"), (80.0, "3.50 of 80.0")])
