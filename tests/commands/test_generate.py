@@ -1,14 +1,18 @@
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from transformers import AutoTokenizer
 
-from dflash_lightning.commands.answer_stream import AnswerStream, wants_colour
+from dflash_lightning.commands import generate_run
+from dflash_lightning.commands.answer_stream import AnswerStream
 from dflash_lightning.commands.generate import encode_prompt, main, make_parser
 from dflash_lightning.decoding.plain import decode_plain
-from tests.data import chats
+from dflash_lightning.decoding.sampling import Sampling
+from dflash_lightning.evaluation.measure import WARM_UP_TOKENS
+from tests.decoding.drafters import random_drafter
 
 
 def asked_ids(target_folder, text, *extra):
@@ -122,75 +126,76 @@ def test_an_answer_of_one_token_has_no_acceptance_length(target_folder, drafter_
     assert "check: equal to the target's own greedy text" in told
 
 
-class Bytes:
-    """A tokenizer whose tokens are bytes: a character may arrive in two rounds."""
+@pytest.fixture
+def passes(target, monkeypatch):
+    """Counts passes of the target, and lets the clock show their number instead of seconds."""
+    counted = SimpleNamespace(target=0, drafter=0, at_readings=[])
 
-    def decode(self, ids, skip_special_tokens):
-        return bytes(ids).decode(errors="replace")
+    def count(*_):
+        counted.target += 1
 
+    def read():
+        counted.at_readings.append((counted.target, counted.drafter))
+        return float(counted.target)
 
-def test_half_a_character_waits_for_its_other_half(capsys):
-    stream = AnswerStream(Bytes())
-    first, second = "é".encode()
-    for tokens in ([97, first], [second], [98]):
-        stream.write(tokens)
-    assert capsys.readouterr().out == "aéb"
-
-
-@pytest.mark.parametrize("colour", ["never", "always"])
-@pytest.mark.parametrize("per_round", [1, 2, 3, 5, 100])
-def test_wherever_the_limit_cuts_the_answer_all_of_it_is_shown(capsys, colour, per_round):
-    tokenizer = chats.tokenizer()  # a token per byte
-    whole = tokenizer.encode("Hello w\u00f6rld \ufffd \u4f60\U0001f642", add_special_tokens=False)
-    for length in range(len(whole) + 1):
-        stream = AnswerStream(tokenizer, colour=colour)
-        for start in range(0, length, per_round):
-            stream.write(whole[start : min(start + per_round, length)])
-        stream.close()
-        shown = re.sub("\033[^m]*m", "", capsys.readouterr().out)
-        assert shown == tokenizer.decode(whole[:length])
-
-
-def test_what_stands_before_half_a_character_does_not_wait(capsys):
-    tokenizer = chats.tokenizer()
-    stream = AnswerStream(tokenizer)
-    stream.write(tokenizer.encode("Hello w\u00f6")[:-1])
-    assert capsys.readouterr().out == "Hello w"
-    stream.close()
-    assert capsys.readouterr().out == "\ufffd"
-
-
-def test_drafts_that_stood_are_green_and_lost_ones_struck_through(capsys):
-    stream = AnswerStream(Bytes(), colour="always", show_rejected=True)
-    stream.write(b"a")  # the prefill's
-    stream.drafted(b"bcd")
-    stream.write(b"bx")
-    stream.drafted(b"yz")
-    stream.write(b"yz!")
-    assert capsys.readouterr().out == "a\033[32mb\033[0m\033[31;9mcd\033[0mx\033[32myz\033[0m!"
-
-
-def test_without_colours_lost_drafts_stand_in_brackets(capsys):
-    stream = AnswerStream(Bytes(), show_rejected=True)
-    stream.drafted(b"bcd")
-    stream.write(b"bx")
-    assert capsys.readouterr().out == "b[-cd-]x"
+    monkeypatch.setattr(generate_run, "time", SimpleNamespace(perf_counter=read))
+    hook = target.parts.layers[0].register_forward_pre_hook(count)
+    yield counted
+    hook.remove()
 
 
 @pytest.mark.parametrize(
-    ("choice", "is_terminal", "environment", "wanted"),
+    ("words", "drafts"),
     [
-        ("auto", True, {"TERM": "xterm"}, True),
-        ("auto", False, {"TERM": "xterm"}, False),
-        ("auto", True, {"NO_COLOR": "1"}, False),
-        ("auto", True, {"NO_COLOR": ""}, True),  # an empty one does not count, says no-color.org
-        ("auto", True, {"TERM": "dumb"}, False),
-        ("always", False, {"NO_COLOR": "1"}, True),
-        ("never", True, {}, False),
+        (["--plain"], False),
+        (["--drafter", "d"], True),
+        (["--drafter", "d", "--block-size", "1"], False),
+        (["--drafter", "d", "--tree", "6"], True),
+        (["--drafter", "d", "--temperature", "1", "--sampling", "rejection"], True),
     ],
 )
-def test_colours_are_for_terminals(choice, is_terminal, environment, wanted):
-    assert wants_colour(choice, is_terminal=is_terminal, environment=environment) is wanted
+@pytest.mark.parametrize("longest", [1, 2, 12])
+def test_the_clock_starts_after_a_short_warm_up_by_the_same_method(
+    target, passes, capsys, words, drafts, longest
+):
+    options = make_parser().parse_args(
+        ["--target", "t", "--prompt", "x", *words, "--max-new-tokens", str(longest)]
+    )
+    drafter = None if options.plain else random_drafter(target)
+    if drafter is not None:
+        drafter.register_forward_pre_hook(lambda *_: setattr(passes, "drafter", passes.drafter + 1))
+    sampling = Sampling(temperature=1.0, method="rejection") if options.temperature else None
+    decoder = generate_run.Decoder(options, target, [9, 8, 7], frozenset(), sampling)
+    run = decoder.run(drafter, AnswerStream(Numbers()))
+
+    (warm, warm_drafts), (last, _) = passes.at_readings
+    assert 1 <= warm <= min(WARM_UP_TOKENS, longest)
+    assert (warm_drafts > 0) == (drafts and longest > 1)
+    assert run.seconds == last - warm == 1 + len(run.decoded.rounds)  # no pass of the warm-up, nor one less
+    assert capsys.readouterr().out == Numbers().decode(run.decoded.token_ids)  # nothing of the warm-up
+    assert len(run.decoded.token_ids) == longest
+
+
+class Numbers:
+    """A tokenizer whose tokens are shown as their numbers."""
+
+    def decode(self, ids, skip_special_tokens=True):
+        return "".join(f"{token} " for token in ids)
+
+
+def test_both_runs_of_a_check_are_warm(target_folder, drafter_folder, monkeypatch, capsys):
+    warm = []
+
+    class Counting(generate_run.Decoder):
+        def _decoded(self, drafter, stream, *, max_new_tokens):
+            warm.append((drafter is None, stream is None, max_new_tokens))
+            return super()._decoded(drafter, stream, max_new_tokens=max_new_tokens)
+
+    monkeypatch.setattr("dflash_lightning.commands.generate.Decoder", Counting)
+    assert run(target_folder, "--drafter", str(drafter_folder), "--check") == 0
+    assert "times the speed of plain decoding" in capsys.readouterr().out
+    short = WARM_UP_TOKENS
+    assert warm == [(False, True, short), (False, False, 12), (True, True, short), (True, True, 12)]
 
 
 def test_an_answer_in_colours_is_the_same_answer(target_folder, drafter_folder, capsys):
