@@ -47,18 +47,19 @@ class AnswerStream:
         """The drafts that the next round judges."""
         self._drafts = tokens
 
-    def write(self, tokens: Sequence[int]) -> None:
-        """The tokens of a round: drafts that stood, and last the target's own.
+    def write(self, tokens: Sequence[int], drafted: int) -> None:
+        """The tokens of a round: first the `drafted` ones that stood, then the target's own.
 
-        Where a stop token cut the round short, the last may be a draft; it shows as the target's own.
+        A drafted stop has none of the target's behind it, and nobody judged the drafts that came after.
         """
-        self._add(tokens[:-1], DRAFTED)
-        rejected = self._drafts[len(tokens) - 1 :] if self._show_rejected else ()
-        if rejected:
+        self._add(tokens[:drafted], DRAFTED)
+        own = tokens[drafted:]
+        rejected = self._drafts[drafted:] if own else ()
+        if rejected and self._show_rejected:
             text = self._tokenizer.decode(list(rejected), skip_special_tokens=True)
             print(f"{REJECTED}{text}{RESET}" if self._colours else f"[-{text}-]", end="")
         self._drafts = ()
-        self._add(tokens[-1:], "")
+        self._add(own, "")
         print(end=self._bar, flush=True)
 
     def close(self) -> None:

@@ -30,12 +30,11 @@ class Run:
 
     def summary(self) -> str:
         tokens, rounds = len(self.decoded.token_ids), len(self.decoded.rounds)
-        # the prefill's token is the target's own, and one of each round
-        drafted = max(0, tokens - 1 - rounds)
         tau = f"{self.decoded.tau:.2f}" if rounds else "-"
+        share = self.decoded.drafted / max(1, tokens)
         return (
             f"{plural(tokens, 'token')} in {plural(rounds, 'round')}: acceptance length (tau) {tau}, "
-            f"{drafted / max(1, tokens):.0%} of the text drafted, {self.tokens_per_s:.1f} tokens/s"
+            f"{share:.0%} of the text drafted, {self.tokens_per_s:.1f} tokens/s"
         )
 
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from dflash_lightning.decoding.decoded import Decoded, OnRound, Transcript
+from dflash_lightning.decoding.decoded import Decoded, OnDraft, OnRound, Transcript
 from dflash_lightning.decoding.rejection import RejectionSampler
 from dflash_lightning.decoding.rounds import Rounds, resolve_block_size
 from dflash_lightning.decoding.sampling import Sampling
@@ -36,7 +36,7 @@ def decode_chain(
     block_size: int | None = None,
     sampling: Sampling | None = None,
     on_round: OnRound | None = None,
-    on_draft: OnRound | None = None,
+    on_draft: OnDraft | None = None,
 ) -> Decoded:
     """Decode one prompt with drafts.
 
@@ -44,7 +44,7 @@ def decode_chain(
         stop_ids: the text ends with the first of these, inclusive.
         block_size: slots per block, anchor included; at most the trained size (default). 1 drafts nothing.
         sampling: how tokens are drawn; None takes the likeliest.
-        on_round: receives the newly committed tokens, for streaming.
+        on_round: receives the newly committed tokens and how many of them were drafts, for streaming.
         on_draft: receives the drafted tokens of a round before the target has seen them.
 
     Raises:

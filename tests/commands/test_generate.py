@@ -9,10 +9,11 @@ from transformers import AutoTokenizer
 from dflash_lightning.commands import generate_run
 from dflash_lightning.commands.answer_stream import AnswerStream
 from dflash_lightning.commands.generate import encode_prompt, main, make_parser
+from dflash_lightning.decoding.decoded import Decoded
 from dflash_lightning.decoding.plain import decode_plain
 from dflash_lightning.decoding.sampling import Sampling
 from dflash_lightning.evaluation.measure import WARM_UP_TOKENS
-from tests.decoding.drafters import random_drafter
+from tests.decoding.drafters import OracleDrafter, random_drafter
 
 
 def asked_ids(target_folder, text, *extra):
@@ -174,6 +175,35 @@ def test_the_clock_starts_after_a_short_warm_up_by_the_same_method(
     assert run.seconds == last - warm == 1 + len(run.decoded.rounds)  # no pass of the warm-up, nor one less
     assert capsys.readouterr().out == Numbers().decode(run.decoded.token_ids)  # nothing of the warm-up
     assert len(run.decoded.token_ids) == longest
+
+
+@pytest.mark.parametrize(
+    ("decoded", "said"),
+    [
+        (Decoded((5,), ()), "1 token in 0 rounds: acceptance length (tau) -, 0% of the text drafted"),
+        (Decoded((5,) * 4, (1, 1, 1)), "4 tokens in 3 rounds: acceptance length (tau) 1.00, 0% of"),
+        (Decoded((5,) * 4, (2, 1)), "4 tokens in 2 rounds: acceptance length (tau) 1.50, 25% of"),
+        (Decoded((5,) * 4, (2, 1), ended_by_draft=True), "(tau) 1.50, 50% of the text drafted"),
+        (Decoded((5,) * 4, (3,), ended_by_draft=True), "(tau) 3.00, 75% of the text drafted"),
+    ],
+)
+def test_the_summary_counts_what_was_drafted(decoded, said):
+    assert said in generate_run.Run(decoded, 1.0).summary()
+
+
+@pytest.mark.parametrize("words", [[], ["--tree", "6"]])
+def test_a_drafted_stop_leaves_no_draft_behind_it_to_reject(target, capsys, words):
+    prompt = [9, 8, 7]
+    text = decode_plain(target, prompt, max_new_tokens=12).token_ids
+    assert text[2] not in text[:2]  # else the stop would fall elsewhere
+    options = make_parser().parse_args(["--target", "t", "--prompt", "x", "--drafter", "d", *words])
+    stream = AnswerStream(Numbers(), colour="always", show_rejected=True, show_rounds=True)
+    run = generate_run.Decoder(options, target, prompt, {text[2]}, None).run(
+        OracleDrafter(target, [*prompt, *text]), stream
+    )
+    assert run.decoded == Decoded(text[:3], (2,), ended_by_draft=True)
+    first, drafted = Numbers().decode(text[:1]), Numbers().decode(text[1:3])
+    assert capsys.readouterr().out == f"{first}|\033[32m{drafted}\033[0m|"
 
 
 class Numbers:

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from dflash_lightning.decoding.acceptance import acceptance_length
+from dflash_lightning.decoding.batched import decode_batch
 from dflash_lightning.decoding.chain import Chain, decode_chain
 from dflash_lightning.decoding.plain import decode_plain
+from dflash_lightning.decoding.tree_verify import decode_tree
 from dflash_lightning.target.model import Target
 from tests.decoding.drafters import (
     BLOCK,
@@ -129,9 +131,27 @@ def test_a_stop_token_ends_the_text_wherever_it_falls_in_a_block(target, text, i
     decoded = decode_chain(target, perfect(target, text), PROMPT, max_new_tokens=20, stop_ids=[stop])
     assert decoded.token_ids == tuple(text[: first + 1])
     assert sum(decoded.rounds) == first
-    assert decoded == dataclasses.replace(
-        decode_plain(target, PROMPT, max_new_tokens=20, stop_ids=[stop]), rounds=decoded.rounds
-    )
+    plain = decode_plain(target, PROMPT, max_new_tokens=20, stop_ids=[stop])
+    assert decoded.token_ids == plain.token_ids
+
+
+@pytest.mark.parametrize("tree", [None, 8])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_drafted_stop_counts_as_drafted(target, text, tree, alone):
+    """A perfect drafter's rounds are three drafts and the target's own: tokens 4, 8, 12, ... of the text."""
+    drafter, ends = perfect(target, text), {text.index(stop) for stop in text[:25]}
+    assert {end % BLOCK for end in ends} == set(range(BLOCK))  # else some place in a block is not tried
+    for end in ends:
+        common = {"max_new_tokens": 30, "stop_ids": [text[end]]}
+        if not alone:
+            (decoded,) = decode_batch(target, drafter, [PROMPT], budget=tree, **common)
+        elif tree is None:
+            decoded = decode_chain(target, drafter, PROMPT, **common)
+        else:
+            decoded = decode_tree(target, drafter, PROMPT, budget=tree, **common)
+        assert decoded.token_ids == tuple(text[: end + 1])
+        assert decoded.drafted == end - end // BLOCK
+        assert decoded.ended_by_draft == (end % BLOCK != 0)
 
 
 def test_a_target_that_really_says_the_mask_token_is_believed(target, text):
@@ -170,9 +190,11 @@ def test_caches_hold_what_was_committed_and_nothing_rejected(target, text):
 
 def test_rounds_arrive_as_they_are_committed(target, text):
     seen = []
-    decoded = decode_chain(target, perfect(target, text), PROMPT, max_new_tokens=9, on_round=seen.append)
-    assert [len(tokens) for tokens in seen] == [1, 4, 4]
-    assert [token for tokens in seen for token in tokens] == list(decoded.token_ids)
+    decoded = decode_chain(
+        target, perfect(target, text), PROMPT, max_new_tokens=9, on_round=lambda *new: seen.append(new)
+    )
+    assert [(len(tokens), drafted) for tokens, drafted in seen] == [(1, 0), (4, 3), (4, 3)]
+    assert [token for tokens, _ in seen for token in tokens] == list(decoded.token_ids)
 
 
 def test_no_tokens_wanted_none_made(target):

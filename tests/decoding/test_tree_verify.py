@@ -113,7 +113,7 @@ def test_a_stop_token_ends_the_text_wherever_it_falls(target, text, index):
         max_new_tokens=20,
         budget=8,
         stop_ids=[stop],
-        on_round=seen.append,
+        on_round=lambda tokens, drafted: seen.append(tokens),
     )
     assert decoded.token_ids == tuple(text[: text.index(stop) + 1])
     assert [token for tokens in seen for token in tokens] == list(decoded.token_ids)
