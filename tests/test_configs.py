@@ -123,9 +123,16 @@ def test_block_size_and_seed_are_said_once():
     assert cli.model.seed == 7
 
 
+@pytest.mark.parametrize(("word", "causal"), [("false", False), ("true", True), ("sliding", "sliding")])
+def test_causality_within_a_block_is_a_word_of_the_command_line(word, causal):
+    cli = parse("tiny", extra=[f"--model.drafter.causal_in_block={word}"])
+    assert cli.model.shape.causal_in_block == causal
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--model.drafter.causal_in_block=slidin"], "causal_in_block"),
         (["--model.blok_size=8"], "blok_size"),
         (["--data.plan.edgse=[1]"], "edgse"),
         (["--trainer.callbacks+=GradNrom"], "GradNrom"),

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 LayerType = Literal["full_attention", "sliding_attention"]
+Causality = bool | Literal["sliding"]
+"""Which layers hide later slots of the own block: none, all, or the sliding ones."""
 
 
 def tap_layers(depth: int, count: int) -> tuple[int, ...]:
@@ -72,8 +74,9 @@ class DrafterConfig:
     """One of full_attention, sliding_attention per layer; empty means full attention everywhere."""
     sliding_window: int | None = None
     """Window W of the sliding layers: slot at position p sees context positions j with p - j < W."""
-    causal_in_block: bool = False
-    """True hides later slots of the own block in EVERY layer (`is_causal` in the export); DFlash: False."""
+    causal_in_block: bool | str = False
+    """True hides later slots of the own block in EVERY layer, "sliding" in the sliding ones; DFlash: False.
+    Where all layers are of one kind, "sliding" becomes what it comes to: True if they slide, else False."""
     allow_last_layer_tap: bool = False
     """Implementations differ on the last layer's output (before or after the final norm): a tap there is
     refused unless this is set."""
@@ -88,6 +91,15 @@ class DrafterConfig:
         _check_shape(self)
         _check_taps(self)
         _check_layer_types(self)
+        _check_causality(self)
+        if self.causal_in_block == "sliding" and len(set(self.layer_types)) == 1:
+            object.__setattr__(self, "causal_in_block", self.layer_types[0] == "sliding_attention")
+
+    def is_causal(self, layer_type: str) -> bool:
+        """True if layers of this type hide later slots of the own block."""
+        if self.causal_in_block == "sliding":
+            return layer_type == "sliding_attention"
+        return self.causal_in_block is True
 
     @property
     def sees_all_context(self) -> bool:
@@ -151,6 +163,11 @@ def _check_layer_types(config: DrafterConfig) -> None:
         raise ValueError(
             f"sliding_attention layers need a positive sliding_window, got {config.sliding_window}"
         )
+
+
+def _check_causality(config: DrafterConfig) -> None:
+    if not isinstance(config.causal_in_block, bool) and config.causal_in_block != "sliding":
+        raise ValueError(f"causal_in_block must be false, true or sliding, got {config.causal_in_block!r}")
 
 
 def require_block_size(block_size: int) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from dflash_lightning.drafter.config import DrafterConfig
+from dflash_lightning.drafter.config import DrafterConfig, LayerType
 
 Attention = Literal["sdpa", "flex"]
 Mask = Tensor | BlockMask
@@ -81,23 +81,22 @@ def build_masks(
     Built once per step and shared by the layers of a type. Never reuse them in another step: anchors change.
     """
 
-    def build(window: int | None) -> Mask:
+    def build(layer_type: LayerType) -> Mask | None:
+        if layer_type not in config.layer_types:
+            return None
         mask_mod = visible(
             anchors,
             keep,
             context_length=context_length,
             block_size=block_size,
-            window=window,
-            causal_in_block=config.causal_in_block,
+            window=config.sliding_window if layer_type == "sliding_attention" else None,
+            causal_in_block=config.is_causal(layer_type),
         )
         rows, queries = anchors.shape[0], anchors.shape[1] * block_size
         materialise = dense_mask if attention == "sdpa" else flex_mask
         return materialise(mask_mod, rows, queries, context_length + queries, anchors.device)
 
-    return BlockMasks(
-        full=build(None) if "full_attention" in config.layer_types else None,
-        sliding=build(config.sliding_window) if "sliding_attention" in config.layer_types else None,
-    )
+    return BlockMasks(full=build("full_attention"), sliding=build("sliding_attention"))
 
 
 def dense_mask(

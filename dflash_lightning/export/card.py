@@ -100,6 +100,9 @@ def _drafter_facts(
     yield "rope base", config.rope_theta
     if "sliding_attention" in config.layer_types:
         yield "sliding window", config.sliding_window
+    if config.causal_in_block:
+        causal = "sliding layers" if config.causal_in_block == "sliding" else "all layers"
+        yield "causal within a block", causal
     if target is not None:
         yield "target", f"`{target.name}`"
         in_training = run.target_digest if run else None

@@ -7,6 +7,7 @@ law   reading back what was written gives the same DrafterConfig
 Three things are written twice because readers differ (spec/dflash.md 1.9, 1B.2, 1B.3): the rope base
 (transformers 4 reads `rope_theta`, 5 reads `rope_parameters`, each falls back to 10000 in silence), the block
 size, and causality within a block (`is_causal`, in some versions of vLLM only `dflash_config.causal`).
+Where sliding layers alone are causal, neither key is written: that is how readers take their absence.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from importlib.metadata import version
 from typing import Any
 
 from dflash_lightning.drafter.config import DrafterConfig
-from dflash_lightning.export.kinds import is_causal, layer_kinds, require_plain
+from dflash_lightning.export.kinds import causality, layer_kinds, require_plain
 
 FIELD_KEYS = {
     "hidden_size": "hidden_size",
@@ -48,14 +49,14 @@ FIXED = {
 
 def to_json_dict(config: DrafterConfig, *, dtype: str = "bfloat16") -> dict[str, Any]:
     """All keys of spec/dflash.md 1B.1 and 1B.2, and none of the target's that a drafter has no use for."""
-    slides = "sliding_attention" in config.layer_types
+    slides, causal = "sliding_attention" in config.layer_types, config.causal_in_block
     return {
         **FIXED,
         **{key: getattr(config, field) for field, key in FIELD_KEYS.items()},
         "block_size": config.block_size,
         "dflash_config": {
             "block_size": config.block_size,
-            "causal": config.causal_in_block,
+            **({} if causal == "sliding" else {"causal": causal}),
             "mask_token_id": config.mask_token_id,
             "target_layer_ids": list(config.target_layer_ids),
         },
@@ -65,7 +66,7 @@ def to_json_dict(config: DrafterConfig, *, dtype: str = "bfloat16") -> dict[str,
         "max_window_layers": config.num_layers,
         "sliding_window": config.sliding_window if slides else None,
         "use_sliding_window": slides,
-        "is_causal": config.causal_in_block,
+        **({} if causal == "sliding" else {"is_causal": causal}),
         "initializer_range": config.initializer_range,
         "bos_token_id": config.bos_token_id,
         "eos_token_id": config.eos_token_id,
@@ -100,7 +101,7 @@ def from_json_dict(raw: Mapping[str, Any], *, source: str) -> DrafterConfig:
         "rope_theta": _rope_theta(raw, source),
         "layer_types": kinds,
         "sliding_window": window,
-        "causal_in_block": is_causal(raw, dflash, kinds, source),
+        "causal_in_block": causality(raw, dflash, source),
         "initializer_range": raw.get("initializer_range", 0.02),
         "bos_token_id": raw.get("bos_token_id"),
         "eos_token_id": raw.get("eos_token_id"),

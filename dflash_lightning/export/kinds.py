@@ -6,8 +6,10 @@ law   a key that would change what the drafter computes is understood or refused
       (spec/dflash.md 1.6, 1.9, 1B.2)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from dflash_lightning.drafter.config import Causality
 
 _SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "hidden_act": ("silu",),
@@ -70,24 +72,16 @@ def layer_kinds(
     return kinds, window
 
 
-def is_causal(raw: Mapping[str, Any], dflash: Mapping[str, Any], kinds: Sequence[str], source: str) -> bool:
-    """From `is_causal`, then `dflash_config.causal`; where a release says neither, its sliding layers are
-    causal within a block and its full layers are not.
+def causality(raw: Mapping[str, Any], dflash: Mapping[str, Any], source: str) -> Causality:
+    """From `is_causal` or `dflash_config.causal`; where a release says neither, its sliding layers are
+    causal within a block and its full layers are not, as in z-lab's newer code, SGLang and vLLM.
 
     Raises:
-        ValueError: both are there and differ; or neither, and the layers are mixed.
+        ValueError: both are there and differ.
     """
     given = {"is_causal": raw.get("is_causal"), "dflash_config.causal": dflash.get("causal")}
     stated = {key: bool(value) for key, value in given.items() if value is not None}
     if len(set(stated.values())) == 2:
         words = ", ".join(f"{key} {value}" for key, value in stated.items())
         raise ValueError(f"{source} contradicts itself: {words}; servers differ in which one they read")
-    if stated:
-        return next(iter(stated.values()))
-    slides = {kind == "sliding_attention" for kind in kinds}
-    if len(slides) == 2:
-        raise ValueError(
-            f"{source} mixes sliding and full layers without is_causal: its sliding layers are causal within "
-            "a block and its full layers are not, and only one rule for all layers is supported"
-        )
-    return slides == {True}
+    return next(iter(stated.values())) if stated else "sliding"

@@ -70,7 +70,7 @@ def to_speculators_json(
         "mask_token_id": config.mask_token_id,
         "aux_hidden_state_layer_ids": [tap + 1 for tap in config.target_layer_ids],
         "sample_from_anchor": False,
-        "sliding_window_non_causal": _slides(config.layer_types) and not config.causal_in_block,
+        "sliding_window_non_causal": "sliding_attention" in config.layer_types and not config.causal_in_block,
         "num_target_layers": config.num_target_layers,
         "tie_word_embeddings": False,
         "dtype": dtype,
@@ -109,7 +109,8 @@ def from_speculators_json(raw: Mapping[str, Any], *, source: str, depth: int | N
             "target_layer_ids": [tap - 1 for tap in taps],
             "mask_token_id": raw.get("mask_token_id"),
         },
-        "is_causal": _is_causal(raw, decoder.get("layer_types") or ()),
+        # full layers never are there; None is z-lab's word for that
+        "is_causal": False if raw.get("sliding_window_non_causal") else None,
     }
     return from_json_dict(zlab, source=source)
 
@@ -148,22 +149,11 @@ def target_of(raw: Mapping[str, Any]) -> str | None:
     return str(name) if name else None
 
 
-def _slides(layer_types: Any) -> bool:
-    return "sliding_attention" in layer_types
-
-
-def _is_causal(raw: Mapping[str, Any], layer_types: Any) -> bool | None:
-    """Full layers never are there; None leaves a mixture to the rule of z-lab's reader, which refuses it."""
-    if not _slides(layer_types) or raw.get("sliding_window_non_causal"):
-        return False
-    return None
-
-
 def _require_expressible(config: DrafterConfig) -> None:
-    if config.causal_in_block and "full_attention" in config.layer_types:
+    if config.is_causal("full_attention") and "full_attention" in config.layer_types:
         raise ValueError(
             "in speculators' format full-attention layers see their whole block, but this drafter was "
-            "trained with causal_in_block; export it with --format zlab"
+            "trained with causal_in_block true; export it with --format zlab"
         )
     if config.num_target_layers - 1 in config.target_layer_ids:
         raise ValueError(

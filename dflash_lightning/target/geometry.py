@@ -8,7 +8,7 @@ law   hidden size, vocabulary and rope base are the target's; heads and widths m
 from collections.abc import Sequence
 from typing import Any
 
-from dflash_lightning.drafter.config import DrafterConfig, LayerType, tap_layers
+from dflash_lightning.drafter.config import Causality, DrafterConfig, LayerType, tap_layers
 
 
 def drafter_config_for(
@@ -25,7 +25,7 @@ def drafter_config_for(
     intermediate_size: int | None = None,
     layer_types: Sequence[LayerType] | None = None,
     sliding_window: int | None = None,
-    causal_in_block: bool = False,
+    causal_in_block: Causality = False,
 ) -> DrafterConfig:
     """A drafter for `target_config` (a text config); every None takes the target's own value.
 

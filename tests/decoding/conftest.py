@@ -22,3 +22,11 @@ def texts(target):
 def memorising(target, texts):
     """Right at about two of three slots of these texts, and only while the target's states are right."""
     return memorising_drafter(target, texts, steps=90)
+
+
+@pytest.fixture(scope="package")
+def mixed(target, texts):
+    """As memorising; its sliding layers are causal within a block, and its full layer is not."""
+    kinds = ("sliding_attention", "sliding_attention", "full_attention")
+    shape = {"layer_types": kinds, "sliding_window": 6, "causal_in_block": "sliding"}
+    return memorising_drafter(target, texts, steps=90, **shape)

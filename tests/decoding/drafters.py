@@ -59,10 +59,10 @@ def greedy_text(target: Target, prompt: Sequence[int], *, length: int) -> list[i
 
 
 def memorising_drafter(
-    target: Target, texts: Mapping[tuple[int, ...], Sequence[int]], *, steps: int
+    target: Target, texts: Mapping[tuple[int, ...], Sequence[int]], *, steps: int, **changes
 ) -> DFlashDrafter:
     """Trained for a moment on prompt -> text: often right, often wrong, and right thanks to the taps."""
-    drafter = DFlashDrafter(toy_drafter_config(target))
+    drafter = DFlashDrafter(toy_drafter_config(target, **changes))
     optimizer = torch.optim.AdamW(drafter.parameters(), lr=3e-3)
     batches = [training_batch(target, drafter.config, prompt, text) for prompt, text in texts.items()]
     for step in range(steps):

@@ -141,7 +141,7 @@ def test_a_tied_llama_decodes_too(kernel):
     assert [decoded.token_ids for decoded in batch] == [tuple(text[:16]) for text in texts.values()]
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", [False, True, "sliding"])
 def test_a_drafter_with_a_window_sees_the_same_as_alone(target, causal):
     kinds = ("sliding_attention", "full_attention", "sliding_attention")
     drafter = random_drafter(target, layer_types=kinds, sliding_window=5, causal_in_block=causal)

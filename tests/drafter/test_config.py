@@ -52,6 +52,7 @@ def test_a_target_too_shallow_for_the_formula_is_refused(depth, count):
         ({"layer_types": ("full_attention",)}, "layer_types must name every layer: got 1 for 3 layers"),
         ({"layer_types": ("full_attention", "local", "local")}, r"got \['local'\]"),
         ({"layer_types": ("sliding_attention",) * 3}, "need a positive sliding_window, got None"),
+        ({"causal_in_block": "full"}, "causal_in_block must be false, true or sliding, got 'full'"),
     ],
 )
 def test_nonsense_is_refused_by_name(changes, message):

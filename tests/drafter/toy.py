@@ -66,7 +66,7 @@ def one_block(drafter: DFlashDrafter, slots: Tensor, taps: Tensor, anchor: int) 
 
 
 def reference(drafter: DFlashDrafter, slots: Tensor, taps: Tensor, anchor: int) -> Tensor:
-    """Spec 1.3 to 1.5 spelled out for one block, head by head, from the state dict."""
+    """Spec 1.3 to 1.5 and 1.9 spelled out for one block, head by head, from the state dict."""
     config, weight = drafter.config, drafter.state_dict()
 
     def norm(x: Tensor, name: str) -> Tensor:
@@ -86,6 +86,7 @@ def reference(drafter: DFlashDrafter, slots: Tensor, taps: Tensor, anchor: int) 
     x = slots
     for i in range(config.num_layers):
         layer = f"layers.{i}"
+        seen = torch.tensor(lone_block_rows(config, config.layer_types[i], anchor, len(slots)))
         inner = norm(x, f"{layer}.input_layernorm")
         both = torch.cat((context, inner))
         heads = []
@@ -97,12 +98,24 @@ def reference(drafter: DFlashDrafter, slots: Tensor, taps: Tensor, anchor: int) 
             k = norm(project(both, f"{layer}.self_attn.k_proj")[:, shared], f"{layer}.self_attn.k_norm")
             v = project(both, f"{layer}.self_attn.v_proj")[:, shared]
             scores = rope(q, where[anchor:]) @ rope(k, where).T / config.head_dim**0.5
-            heads.append(scores.softmax(-1) @ v)
+            heads.append(scores.masked_fill(~seen, -torch.inf).softmax(-1) @ v)
         x = x + project(torch.cat(heads, dim=-1), f"{layer}.self_attn.o_proj")
         inner = norm(x, f"{layer}.post_attention_layernorm")
         gate = torch.nn.functional.silu(project(inner, f"{layer}.mlp.gate_proj"))
         x = x + project(gate * project(inner, f"{layer}.mlp.up_proj"), f"{layer}.mlp.down_proj")
     return norm(x, "norm")
+
+
+def lone_block_rows(config: DrafterConfig, layer_type: str, anchor: int, slots: int) -> list[list[bool]]:
+    """Position by position: which of [context ; block] each slot of a block at `anchor` sees (spec 1.9)."""
+    slides = layer_type == "sliding_attention"
+    is_causal = {True: True, False: False, "sliding": slides}[config.causal_in_block]
+    rows = []
+    for place in range(anchor, anchor + slots):
+        context = [not slides or place - other < config.sliding_window for other in range(anchor)]
+        block = [not is_causal or other <= place for other in range(anchor, anchor + slots)]
+        rows.append(context + block)
+    return rows
 
 
 def dense(masks: BlockMasks, layer_type: str = "full_attention") -> Tensor:

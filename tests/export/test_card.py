@@ -1,6 +1,7 @@
 """The model card, the launch lines and where their facts come from: nothing that is not known has a line."""
 
 import ast
+import dataclasses
 import json
 import shlex
 
@@ -95,6 +96,21 @@ def test_every_known_fact_is_on_the_card():
         'AutoModel.from_pretrained("drafters/mine", trust_remote_code=True)',
     ):
         assert line in text
+
+
+@pytest.mark.parametrize(
+    ("causal", "row"),
+    [(False, None), (True, "all layers"), ("sliding", "sliding layers")],
+)
+def test_the_card_says_which_layers_are_causal(causal, row):
+    kinds = ("sliding_attention", "sliding_attention", "full_attention")
+    config = dataclasses.replace(TOY, layer_types=kinds, sliding_window=32, causal_in_block=causal)
+    text = model_card(
+        config, folder="z", dtype="bfloat16", target=None, run=None, lines={}, remote_code=False
+    )
+    assert "| sliding window | 32 |" in text
+    assert (f"| causal within a block | {row} |" in text) == bool(row)
+    assert ("causal" in text) == bool(row)
 
 
 @pytest.mark.parametrize("folder", ["z", "d/z", "/abs/z", "my drafters/z", 'a"b/z', "./z"])

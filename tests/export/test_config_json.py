@@ -181,11 +181,6 @@ def test_a_last_layer_tap_of_a_release_is_accepted():
     assert read(raw).target_layer_ids == (1, 3, 7)
 
 
-def mixed():
-    layer_types = ("sliding_attention",) * 2 + ("full_attention",)
-    return silent_about_causality(dataclasses.replace(SLIDING, layer_types=layer_types))
-
-
 def rope(**values):
     return to_json_dict(TOY) | {"rope_parameters": {"rope_theta": 1e6, **values}}
 
@@ -247,7 +242,6 @@ TWICE = {"rope_theta": 1e6, "rope_parameters": {"rope_theta": 1e4}}
         ),
         (to_json_dict(TOY) | {"dflash_config": [1]}, r"has dflash_config \[1\], where an object"),
         (to_json_dict(TOY) | {"rope_parameters": "x"}, "has rope_parameters 'x', where an object"),
-        (mixed(), "mixes sliding and full layers without is_causal"),
     ],
 )
 def test_configs_we_cannot_run_are_refused(raw, message):

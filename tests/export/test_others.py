@@ -4,6 +4,7 @@
 whose program is missing is skipped.
 """
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -22,6 +23,13 @@ from dflash_lightning.export.rounding import rounded
 from dflash_lightning.export.target import target_facts
 from dflash_lightning.export.write import write_drafter
 from tests.export.test_zlab import TOY
+
+MIXED = dataclasses.replace(
+    TOY,
+    layer_types=("sliding_attention", "full_attention", "sliding_attention"),
+    sliding_window=32,  # wider than the text: from where it is measured differs between programs
+    causal_in_block="sliding",
+)
 
 pytestmark = pytest.mark.slow
 SCRIPTS = Path(__file__).parent / "others"
@@ -67,12 +75,12 @@ def target(tmp_path_factory):
     return folder, model.get_input_embeddings().weight.detach(), model.lm_head.weight.detach()
 
 
-@pytest.fixture(scope="module")
-def trained(target):
+@pytest.fixture(scope="module", params=[TOY, MIXED], ids=["full", "mixed"])
+def trained(target, request):
     """Full-precision weights, as training leaves them."""
-    drafter = DFlashDrafter(TOY)
+    drafter = DFlashDrafter(request.param)
     drafter.load_state_dict({k: v * 5 if v.ndim > 1 else v + 0.1 for k, v in drafter.state_dict().items()})
-    return TrainedDrafter(TOY, drafter.state_dict(), str(target[0]))
+    return TrainedDrafter(request.param, drafter.state_dict(), str(target[0]))
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +155,6 @@ def test_speculators_gives_the_same_logits_and_saves_what_we_read_back(trained, 
         load_file(answer)["logits"], expected_logits(trained, inputs), rtol=0, atol=1e-5
     )
     ours, theirs = load_folder(folder), load_folder(tmp_path / "saved")
-    assert theirs.config == ours.config == TOY
+    assert theirs.config == ours.config == trained.config
     assert theirs.target == trained.target
     assert all(torch.equal(theirs.state[name], tensor) for name, tensor in ours.state.items())

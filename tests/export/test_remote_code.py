@@ -44,6 +44,8 @@ def inputs(context=11, slots=4):
         NARROW,
         dataclasses.replace(NARROW, causal_in_block=False),
         MIXED,
+        dataclasses.replace(MIXED, causal_in_block=True),
+        dataclasses.replace(MIXED, causal_in_block="sliding"),
     ],
 )
 @pytest.mark.parametrize("slots", [4, 2])
@@ -57,7 +59,7 @@ def test_hidden_states_are_bit_for_bit_the_trainers(config, slots):
             assert not torch.equal(pair(TOY)[1](block, taps, positions), expected)
 
 
-@pytest.mark.parametrize("config", [TOY, NARROW])
+@pytest.mark.parametrize("config", [TOY, NARROW, dataclasses.replace(MIXED, causal_in_block="sliding")])
 def test_round_by_round_with_a_cache_as_at_once(config):
     ours, theirs = pair(config)
     block, taps, positions = inputs()

@@ -138,7 +138,11 @@ def test_configs_we_cannot_run_are_refused(raw, message):
     [
         (
             dataclasses.replace(TOY, causal_in_block=True),
-            "full-attention layers see their whole block.*--format zlab",
+            "full-attention layers see their whole block.*causal_in_block true; export it with --format zlab",
+        ),
+        (
+            dataclasses.replace(MIXED, causal_in_block=True),
+            "full-attention layers see their whole block.*causal_in_block true; export it with --format zlab",
         ),
         (
             dataclasses.replace(TOY, target_layer_ids=(1, 3, 7), allow_last_layer_tap=True),
@@ -154,12 +158,6 @@ def test_what_the_format_cannot_say_is_not_written(tmp_path, config, message):
 
 def test_the_class_of_the_package_fills_in_a_block_size_of_8():
     assert read(changed(block_size="absent")).block_size == 8
-
-
-def test_mixed_layers_that_are_causal_in_part_are_refused():
-    raw = to_speculators_json(MIXED, TARGET) | {"sliding_window_non_causal": False}
-    with pytest.raises(ValueError, match="mixes sliding and full layers"):
-        read(raw)
 
 
 def test_no_folder_of_either_format(tmp_path):

@@ -33,6 +33,17 @@ def test_training_starts_from_the_stored_weights_in_full_precision(tmp_path, for
 
 
 @pytest.mark.parametrize("format", ["zlab", "speculators"])
+def test_a_drafter_with_causal_sliding_layers_only_goes_on_as_it_was(tmp_path, format):
+    kinds = ("sliding_attention", "sliding_attention", "full_attention")
+    config = dataclasses.replace(TOY, layer_types=kinds, sliding_window=8, causal_in_block="sliding")
+    folder, state = export(tmp_path, format, config)
+    drafter = build_drafter(config, init_from=str(folder))
+    assert torch.equal(drafter.fc.weight, state["fc.weight"].bfloat16().float())
+    with pytest.raises(ValueError, match="causal_in_block: sliding there, False here"):
+        build_drafter(dataclasses.replace(config, causal_in_block=False), init_from=str(folder))
+
+
+@pytest.mark.parametrize("format", ["zlab", "speculators"])
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
