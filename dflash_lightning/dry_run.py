@@ -26,7 +26,7 @@ def rehearse(trainer: Trainer, module: LightningModule, data: LightningDataModul
         if isinstance(callback, SaveConfigCallback):
             callback.already_saved = True  # it still compares the settings of all ranks
     kept = [c for c in callbacks if not isinstance(c, (Checkpoint, MicroBatches))]
-    trainer.callbacks = [*kept, DryRun(stores)]  # type: ignore[attr-defined]
+    trainer.callbacks = [*kept, DryRun(stores, accumulate=trainer.accumulate_grad_batches)]  # type: ignore[attr-defined]
     trainer.loggers = [DummyLogger()]
     trainer.accumulate_grad_batches = 1  # more of it needs no more memory
     trainer.fit_loop.max_epochs = 1

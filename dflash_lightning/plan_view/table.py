@@ -22,7 +22,7 @@ def as_text(facts: PlanFacts, *, source: str) -> str:
         f"Windows of {plural(facts.judgement.window_batches, 'batch')}": window_rows(facts),
         "Ranks": rank_rows(facts),
         "Run": run_rows(facts),
-        "Memory of a rank, estimated": memory_rows(facts),
+        "Memory of a rank, estimated": memory_rows(facts.memory),
     }
     width = max(len(name) for rows in sections.values() for name, _ in rows)
     blocks = [_head(facts, source), "\n".join(bucket_lines(facts.judgement.summary))]
@@ -179,8 +179,8 @@ def run_rows(facts: PlanFacts) -> list[Row]:
     return rows
 
 
-def memory_rows(facts: PlanFacts) -> list[Row]:
-    memory = facts.memory
+def memory_rows(memory: Memory | str | None) -> list[Row]:
+    """None: no target is known; a sentence: why nothing can be said."""
     if not isinstance(memory, Memory):
         return [] if memory is None else [("all", memory)]
     parts = ", ".join(

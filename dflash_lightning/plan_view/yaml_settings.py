@@ -110,7 +110,7 @@ def model_settings(config: Mapping[str, Any]) -> ModelSettings:
         shape=model["drafter"],
         target_bytes=_BYTES[model["target_settings"]["dtype"]],
         target_ranks=count_devices(trainer["devices"])[0] if sharded else 1,
-        compute_bytes=4 if str(trainer["precision"]).startswith("32") else 2,
+        compute_bytes=4 if str(trainer["precision"] or "32").startswith("32") else 2,  # null is 32-true
         dense_mask=model["attention"] == "sdpa",
         activation_checkpointing=model["activation_checkpointing"],
         head_chunk=model["head_chunk"],

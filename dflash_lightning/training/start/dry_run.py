@@ -1,7 +1,8 @@
 """What a dry run learns on its way, as a callback that is added to the run's own, and how it is told.
 
 in    a fit whose windows are plan/rehearsal.py's
-out   lines on rank 0: who sits where, seconds and memory of each bucket's heaviest batch, the stores
+out   lines on rank 0: an estimate of memory, who sits where, seconds and memory of each bucket's heaviest
+      batch, the stores
 law   nothing is written but the probe of a store, which is deleted again
 """
 
@@ -24,6 +25,7 @@ from dflash_lightning.training.gather import texts_of_all_ranks
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.prefetch.states_source import devices_of
 from dflash_lightning.training.rank_zero import raise_on_all_ranks
+from dflash_lightning.training.start.memory_estimate import memory_lines
 from dflash_lightning.training.watch.host_memory import GIB, peak_host_gib
 
 
@@ -52,11 +54,23 @@ class Step:
 
 
 class DryRun(Callback):
-    """Tells where ranks sit, tries the stores, times each step, and says at the end that all went well."""
+    """Estimates memory, tells where ranks sit, tries the stores, times each step, and says at the end that
+    all went well.
 
-    def __init__(self, stores: Sequence[tuple[str, StoreSettings]]) -> None:
+    Args:
+        stores: Address and settings of each checkpoint store.
+        accumulate: Batches of a rank behind one optimizer step of the real run.
+    """
+
+    def __init__(self, stores: Sequence[tuple[str, StoreSettings]], *, accumulate: int) -> None:
         self.stores = stores
+        self.accumulate = accumulate
         self.steps: list[Step] = []
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Before any weights are loaded: where they do not fit, the estimate has been told."""
+        assert isinstance(pl_module, DFlashModule)
+        rank_zero_info("\n".join(memory_lines(pl_module, accumulate=self.accumulate)))
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, DFlashModule)

@@ -86,6 +86,8 @@ def test_a_dry_run_makes_one_step_a_bucket_and_writes_nothing(tmp_path, toy_targ
     run_cli(["fit", f"--config={config}", "--dry_run=true"])
     told = "\n".join(record.getMessage() for record in caplog.records)
     assert "rank 0" in told
+    assert told.count("memory of a rank, estimated") == 1
+    assert told.index("memory of a rank, estimated") < told.index("rank 0")
     assert f"checkpoints can be kept at {tmp_path / 'kept'}" in told
     rows = [line.split()[:4] for line in told.splitlines() if " x " in line and line.split()[0].isdigit()]
     assert [row[0] for row in rows] == ["0", "1", "2"]
