@@ -1,6 +1,7 @@
 """Trees in training: counted at the steps that are due, logged with the next log, equal on 1 and 2 ranks."""
 
 import math
+from collections import defaultdict
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from lightning import Callback
 from dflash_lightning.training.forward import BlockOutcome
 from dflash_lightning.training.tree_watch import TreeWatch, tree_sums
 from tests.runs import make_store, toy_data, toy_module, toy_trainer
+from tests.training.reference import tree_sums_slowly
 
 
 def outcome(blocks, seed):
@@ -96,31 +98,59 @@ def test_nonsense_is_refused(budgets, every, message):
         TreeWatch(budgets, every)
 
 
-class Seen(Callback):
+class Recount(Callback):
+    """The sums of each optimizer step by the loop of reference.py, and what the run logged after it."""
+
     def __init__(self):
-        self.values = []
+        self.sums, self.logged = defaultdict(list), {}
 
-    def on_train_batch_end(self, trainer, pl_module, *_):
-        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if "tree" in k})
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        self.on_train_end(trainer, pl_module)
+        step = pl_module.data.position.steps + 1  # the weights are still those that this step began with
+        self.sums[step].append(tree_sums_slowly(pl_module, batch[0]))
+
+    def on_train_end(self, trainer, pl_module):
+        """The module logs after the callbacks' own end of a batch."""
+        values = {k: float(v) for k, v in trainer.callback_metrics.items() if "tree" in k or "streak" in k}
+        self.logged[pl_module.data.position.steps] = values
 
 
-def test_a_run_logs_trees_at_its_interval_and_trains_as_without(tmp_path, toy_target):
+def trained(tmp_path, target, store, every, *, steps):
+    seen, module = Recount(), toy_module(target, lr=1e-2, tree_budgets=(3, 20), tree_every_n_steps=every)
+    trainer = toy_trainer(tmp_path, max_steps=steps, max_epochs=-1, callbacks=[seen], limit_val_batches=0)
+    trainer.fit(module, toy_data(store))
+    return seen, module.drafter.fc.weight.detach().clone()
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_run_logs_what_the_loop_over_its_anchors_finds(tmp_path, toy_target, every):
+    """Logged every 2 steps: of all steps since the last log that were due."""
+    seen, _ = trained(tmp_path, toy_target, make_store(tmp_path, toy_target, [30, 30, 18]), every, steps=24)
+    assert max(map(len, seen.sums.values())) == 2  # micro-batches of a step
+    last, grown = {}, 0
+    for step in range(2, 25, 2):
+        due = [sums for one in (step - 1, step) if one % every == 0 for sums in seen.sums[one]]
+        if due:
+            blocks, streak, small, large = map(sum, zip(*due, strict=True))
+            last = {
+                "train/streak": streak / blocks,
+                "train/tree_streak_3": small / blocks,
+                "train/tree_streak_20": large / blocks,
+                "train/tree_over_streak_3": small / streak if streak else math.nan,
+                "train/tree_over_streak_20": large / streak if streak else math.nan,
+            }
+            grown += 0 < streak < large
+        assert seen.logged[step] == pytest.approx(last, rel=1e-6, nan_ok=True)  # Lightning hands out fp32
+    assert grown > 2  # else chain and trees were never right, and the comparison says nothing
+
+
+def test_trees_cost_a_run_nothing_but_time(tmp_path, toy_target):
     store = make_store(tmp_path / "store", toy_target, [30, 30])
-    weights = []
-    for every in (2, 0):
-        seen, module = Seen(), toy_module(toy_target, lr=1e-2, tree_budgets=(3, 20), tree_every_n_steps=every)
-        trainer = toy_trainer(
-            tmp_path / str(every), max_steps=4, max_epochs=-1, callbacks=[seen], limit_val_batches=0
-        )
-        trainer.fit(module, toy_data(store))
-        weights.append(module.drafter.fc.weight.detach().clone())
-        names = set(seen.values[-1])
-        assert names == (
-            {f"train/{name}_{m}" for name in ("tree_streak", "tree_over_streak") for m in (3, 20)}
-            if every
-            else set()
-        )
-        if every:
-            assert seen.values[0] == {}
-            assert 0 <= seen.values[-1]["train/tree_streak_3"] <= seen.values[-1]["train/tree_streak_20"] < 4
-    assert torch.equal(*weights)
+    with_trees, without = (trained(tmp_path / str(n), toy_target, store, n, steps=4) for n in (2, 0))
+    assert all(values == {} for values in without[0].logged.values())
+    assert (with_trees[0].logged[1], set(with_trees[0].logged[2])) == (
+        {},
+        {"train/streak"}
+        | {f"train/{name}_{m}" for name in ("tree_streak", "tree_over_streak") for m in (3, 20)},
+    )
+    assert torch.equal(with_trees[1], without[1])
