@@ -5,6 +5,7 @@ out   Published on rank 0, the checkpoint's name on the others; on a failure a S
 law   shards -> reports of all ranks -> manifest -> pointers -> deletions. One report missing at the deadline,
       or one failure, and there is no manifest; shards that nobody could delete are leftovers by their age
 law   only background threads or writers wait here, never a training loop: no collective is used
+law   what a rank has reported is never written again: its writer may die and be replaced at any moment
 """
 
 import logging
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.layout import new_name, shard_key
 from dflash_lightning.checkpoint.listing import Listing, list_manifests
-from dflash_lightning.checkpoint.manifest import DataFile
+from dflash_lightning.checkpoint.manifest import DataFile, Manifest
 from dflash_lightning.checkpoint.publishing.confirmations import Confirmations, ShardReport, wait_for
 from dflash_lightning.checkpoint.publishing.publish import Durable, Published, commit, finish, make_manifest
 from dflash_lightning.checkpoint.publishing.upload import Write, upload_data
@@ -24,6 +25,7 @@ from dflash_lightning.checkpoint.redact import known_secrets, redact_text
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
+from dflash_lightning.checkpoint.verify import check_facts
 from dflash_lightning.checkpoint.writing.retrying import pause_after
 
 log = logging.getLogger(__name__)
@@ -53,18 +55,36 @@ class ShardedSave:
 def publish_shard(save: ShardedSave, write: Write) -> Published | str:
     """Blocks until the verdict. Call it on every rank, in the background.
 
+    A writer that takes a dead one's place goes on behind what that one had reported. Rank 0 gets the name
+    alone, too, where the other one had published it and it cannot be read now, or a newer one replaced it.
+
     Raises: StoreError with the ranks that failed or did not report.
     """
     started = time.monotonic()
     deadline = started + save.deadline_s
     said = save.confirmations.get(_at(save, "verdict"))
-    if said is not None and said.startswith(_ABANDONED):  # to a writer that died: what ranks hold may be gone
-        raise StoreError(said.removeprefix(_ABANDONED), kind="other")
+    if said is not None:  # to a writer that died
+        name = _obeyed(said)
+        return name if save.rank != 0 else _finish_again(save, name, started)
     name = _agree_on_name(save, deadline)
-    file = _store_shard(save, name, write, deadline)
+    before = _reported(save)
+    file = before or _store_shard(save, name, write, deadline)
     if save.rank == 0:
-        return _decide(save, name, file, started, deadline)
+        return _decide(save, name, file, started, deadline, again=before is not None)
     return _obey_verdict(save, file, deadline)
+
+
+def _obeyed(verdict: str) -> str:
+    """The name of what was published. Raises: StoreError of any other verdict."""
+    if not verdict.startswith(_DONE):
+        raise StoreError(verdict.removeprefix(_ABANDONED), kind="other")
+    return verdict.removeprefix(_DONE)
+
+
+def _reported(save: ShardedSave) -> DataFile | None:
+    """What the writer before this one has stored and verified: a manifest may stand on it by now."""
+    text = save.confirmations.get(_at(save, f"rank={save.rank}"))
+    return None if text is None else ShardReport.from_text(text).file
 
 
 def _obey_verdict(save: ShardedSave, file: DataFile, deadline: float) -> str:
@@ -75,11 +95,9 @@ def _obey_verdict(save: ShardedSave, file: DataFile, deadline: float) -> str:
             "its shard is left for the next start to clean up",
             kind="transient",
         )
-    if not verdict.startswith(_DONE):
-        if verdict.startswith(_ABANDONED):
-            _withdraw(save, file)
-        raise StoreError(verdict.removeprefix(_ABANDONED), kind="other")
-    return verdict.removeprefix(_DONE)
+    if verdict.startswith(_ABANDONED):
+        _withdraw(save, file)
+    return _obeyed(verdict)
 
 
 def _agree_on_name(save: ShardedSave, deadline: float) -> str:
@@ -133,18 +151,26 @@ def _report(save: ShardedSave, report: ShardReport) -> None:
     save.confirmations.put(_at(save, f"rank={save.rank}"), report.to_text())
 
 
-def _decide(save: ShardedSave, name: str, own: DataFile, started: float, deadline: float) -> Published:
-    """Rank 0. Its verdict is put after the manifest stands, or after it is certain that none will."""
+def _decide(
+    save: ShardedSave, name: str, own: DataFile, started: float, deadline: float, *, again: bool
+) -> Published:
+    """Rank 0. Its verdict is put after the manifest stands, or after it is certain that none will. `again`:
+    a writer before this one had come as far, perhaps farther."""
+    certain = True
     try:
         files = _collect(save, deadline)
-        before = list_manifests(save.store, save.prefix)
+        certain = not again  # the other one may have written the manifest
+        known, before = _look_for(save, name)
+        certain = known is None
+        if again and known is None:
+            for file in files:  # it may have been about to take them away
+                check_facts(save.store, save.prefix, file)
     except StoreError as error:
-        save.confirmations.put(_at(save, "verdict"), f"{_ABANDONED}{redact_text(str(error))}")
-        _withdraw(save, own)
+        reason = redact_text(str(error))
+        save.confirmations.put(_at(save, "verdict"), _ABANDONED + reason if certain else reason)
+        if certain:
+            _withdraw(save, own)
         raise
-    known = next((manifest for manifest in before.manifests if manifest.name == name), None)
-    if known is not None:  # by a writer that died before it could say so
-        before = Listing(tuple(m for m in before.manifests if m is not known), before.broken)
     manifest = known or make_manifest(save.job, name, files, before)
     try:
         retries = 0 if known else commit(save.store, save.prefix, manifest)
@@ -152,8 +178,27 @@ def _decide(save: ShardedSave, name: str, own: DataFile, started: float, deadlin
         save.confirmations.put(_at(save, "verdict"), redact_text(f"{type(error).__name__}: {error}"))
         raise
     save.confirmations.put(_at(save, "verdict"), f"{_DONE}{name}")
-    durable = Durable(manifest, before, retries, time.monotonic() - started)
-    return finish(save.store, save.prefix, save.job, durable)
+    return finish(save.store, save.prefix, save.job, _durable(manifest, before, retries, started))
+
+
+def _finish_again(save: ShardedSave, name: str, started: float) -> Published | str:
+    """Rank 0, for a writer that died behind its verdict."""
+    with suppress(StoreError):  # the next save writes the pointers
+        manifest, before = _look_for(save, name)
+        if manifest is not None:
+            return finish(save.store, save.prefix, save.job, _durable(manifest, before, 0, started))
+    return name
+
+
+def _look_for(save: ShardedSave, name: str) -> tuple[Manifest | None, Listing]:
+    """The manifest of this save, by a writer that died before it could say so, and all others."""
+    found = list_manifests(save.store, save.prefix)
+    known = next((manifest for manifest in found.manifests if manifest.name == name), None)
+    return known, Listing(tuple(m for m in found.manifests if m is not known), found.broken)
+
+
+def _durable(manifest: Manifest, before: Listing, retries: int, started: float) -> Durable:
+    return Durable(manifest, before, retries, time.monotonic() - started)
 
 
 def _collect(save: ShardedSave, deadline: float) -> tuple[DataFile, ...]:

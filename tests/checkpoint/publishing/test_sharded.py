@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from dflash_lightning.checkpoint.keeping.removal import remove
 from dflash_lightning.checkpoint.layout import name_of_data
 from dflash_lightning.checkpoint.listing import list_manifests
 from dflash_lightning.checkpoint.publishing.confirmations import OverMapping, ShardReport
@@ -15,6 +16,7 @@ from dflash_lightning.checkpoint.stores import StoreError, StoreSettings
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore, name_store
+from dflash_lightning.checkpoint.verify import check
 from tests.checkpoint.saving import PREFIX, content, job, writes
 
 
@@ -41,7 +43,7 @@ def run_ranks(saves, write=None):
 
     def work(rank):
         try:
-            outcomes[rank] = publish_shard(saves[rank], (write or writes)(rank))
+            outcomes[rank] = publish_shard(saves[rank], (write or writes)(saves[rank].rank))
         except Exception as error:
             outcomes[rank] = error
 
@@ -154,6 +156,72 @@ def test_the_writer_of_rank_0_is_killed_and_another_takes_its_place(died):
     assert said["checkpoint/1/name"] == name == published.manifest.name
     (manifest,) = list_manifests(store, PREFIX).manifests
     assert manifest == published.manifest
+
+
+def no_new_data(store):
+    """Any touch of a shard's key fails for good: what an earlier writer stored must do."""
+    touched = ("open", "finish", "delete")
+    return FaultyStore(store, *(Fault(each, key="/data/", kind="denied", times=99) for each in touched))
+
+
+def whole(store):
+    (manifest,) = list_manifests(store, PREFIX).manifests
+    check(store, PREFIX, manifest, deep=True)
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("died", "ranks"),
+    [
+        ("behind the reports", (0, 1)),
+        ("behind the manifest", (0, 1)),
+        ("behind the verdict", (0, 1)),
+        ("behind the verdict", (0,)),
+        ("behind the verdict", (1,)),
+    ],
+)
+def test_what_a_dead_writer_had_reported_is_not_written_again(died, ranks):
+    """Its key may be a published one by now: a second upload that fails would take that away."""
+    store, said = MemoryStore(), {}
+    name = run_ranks([save_of(rank, store, said) for rank in range(2)])[1]
+    if died != "behind the verdict":
+        del said["checkpoint/1/verdict"]
+    if died == "behind the reports":
+        store.delete([f"{PREFIX}/{whole(store).key}"])
+    again = [save_of(rank, no_new_data(store), said) for rank in ranks]
+    for rank, outcome in zip(ranks, run_ranks(again), strict=True):
+        assert name == (outcome if rank else outcome.manifest.name)
+    assert whole(store).name == name
+
+
+def test_a_new_writer_of_rank_0_that_cannot_look_takes_nothing_away():
+    store, said = MemoryStore(), {}
+    run_ranks([save_of(rank, store, said) for rank in range(2)])
+    del said["checkpoint/1/verdict"]
+    blind = FaultyStore(store, Fault("list", kind="denied", times=9))
+    outcomes = run_ranks([save_of(rank, blind, said) for rank in range(2)])
+    assert all("scripted: list" in str(outcome) for outcome in outcomes)
+    assert whole(store)
+
+
+def test_a_new_writer_publishes_nothing_of_which_a_shard_is_gone():
+    """As when its forerunner died while it took back a manifest that could not be written."""
+    store, said = MemoryStore(), {}
+    name = run_ranks([save_of(rank, store, said) for rank in range(2)])[1]
+    del said["checkpoint/1/verdict"]
+    store.delete([f"{PREFIX}/{whole(store).key}", f"{PREFIX}/data/{name}/rank=1.ckpt"])
+    outcomes = run_ranks([save_of(rank, store, said) for rank in range(2)])
+    assert all("rank=1.ckpt is missing" in str(outcome) for outcome in outcomes)
+    assert store.objects.keys() == {f"{PREFIX}/last.json"}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_new_writer_need_not_find_what_a_newer_checkpoint_has_replaced(rank):
+    store, said = MemoryStore(), {}
+    name = run_ranks([save_of(rank, store, said) for rank in range(2)])[1]
+    remove(store, PREFIX, [whole(store)])
+    assert publish_shard(save_of(rank, no_new_data(store), said), writes(rank)) == name
+    assert list_manifests(store, PREFIX).manifests == ()
 
 
 def test_a_writer_that_comes_back_does_not_publish_what_was_given_up():
