@@ -12,7 +12,9 @@ from dflash_lightning.decoding.batched import decode_batch
 from dflash_lightning.decoding.chain import Chain, decode_chain
 from dflash_lightning.decoding.plain import decode_plain
 from dflash_lightning.decoding.tree_verify import decode_tree
+from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.target.model import Target
+from tests.decoding.conftest import LENGTH
 from tests.decoding.drafters import (
     BLOCK,
     OracleDrafter,
@@ -34,9 +36,22 @@ def perfect(target, text):
     return OracleDrafter(target, [*PROMPT, *text])
 
 
+def decoded_texts(target, drafter, prompts, budget):
+    """By chains, or by trees of `budget` nodes."""
+    common = {"max_new_tokens": LENGTH}
+    if budget is None:
+        return [decode_chain(target, drafter, prompt, **common) for prompt in prompts]
+    return [decode_tree(target, drafter, prompt, budget=budget, **common) for prompt in prompts]
+
+
+@pytest.fixture(scope="module", params=[None, 3], ids=["chain", "tree"])
+def budget(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def right(target, memorising, texts):
-    return [decode_chain(target, memorising, prompt, max_new_tokens=24) for prompt in texts]
+def right(target, memorising, texts, budget):
+    return decoded_texts(target, memorising, texts, budget)
 
 
 @functools.cache
@@ -49,6 +64,21 @@ def with_config(drafter, **changes):
     twin = type(drafter)(dataclasses.replace(drafter.config, **changes)).eval()
     twin.load_state_dict(drafter.state_dict())
     return twin
+
+
+class Misplaced(DFlashDrafter):
+    """Sees its block where it does not stand: `move` changes the positions of the block's slots."""
+
+    def __init__(self, drafter, move):
+        super().__init__(drafter.config)
+        self.load_state_dict(drafter.state_dict())
+        self.eval()
+        self.move = move
+
+    def forward(self, block_embeddings, taps, positions, masks, cache=None):
+        context, block = positions.split([positions.shape[1] - BLOCK, BLOCK], dim=1)
+        positions = torch.cat((context, self.move(block)), dim=1)
+        return super().forward(block_embeddings, taps, positions, masks, cache)
 
 
 def test_the_toy_text_is_worth_guessing(text):
@@ -78,11 +108,21 @@ def test_text_is_the_targets_own_whatever_the_drafter(target, index, skill):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"target_layer_ids": (2, 4, 6)}, {"target_layer_ids": (5, 3, 1)}, {"mask_token_id": 7}]
+    "spoil",
+    [
+        pytest.param(lambda drafter: with_config(drafter, target_layer_ids=(2, 4, 6)), id="deeper taps"),
+        pytest.param(lambda drafter: with_config(drafter, target_layer_ids=(5, 3, 1)), id="taps in disorder"),
+        pytest.param(lambda drafter: with_config(drafter, mask_token_id=7), id="another mask"),
+        pytest.param(lambda drafter: Misplaced(drafter, lambda at: at + 1), id="block a place too late"),
+        pytest.param(lambda drafter: Misplaced(drafter, lambda at: at - 2), id="block two too early"),
+        pytest.param(lambda drafter: Misplaced(drafter, lambda at: at.flip(1)), id="block backwards"),
+        pytest.param(lambda drafter: Misplaced(drafter, lambda at: at * 0), id="block at the start"),
+    ],
 )
-def test_wrong_taps_or_mask_cost_rounds_but_never_text(target, memorising, texts, right, wrong):
-    twin = with_config(memorising, **wrong)
-    mistaken = [decode_chain(target, twin, prompt, max_new_tokens=24) for prompt in texts]
+def test_wrong_taps_mask_or_positions_cost_rounds_but_never_text(
+    target, memorising, texts, right, budget, spoil
+):
+    mistaken = decoded_texts(target, spoil(memorising), texts, budget)
     for one, other, text in zip(right, mistaken, texts.values(), strict=True):
         assert one.token_ids == other.token_ids == tuple(text)
     better, worse = (acceptance_length([one.rounds for one in many]).pooled for many in (right, mistaken))
