@@ -20,6 +20,9 @@ WAITS = 0.05
 SURPLUS = 1.5
 """Target devices, as a multiple of what balances, from which on some are better used as drafters."""
 
+IDLE = 0.5
+"""Target devices that would balance a drafter, below which the two are better run on the same devices."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
@@ -73,7 +76,11 @@ def rates(ranks: Sequence[Interval]) -> Rates | None:
 def advice(found: Rates, states_from: StatesFrom) -> str | None:
     """What to tell the user; None where the devices are well used."""
     if found.side == "drafter":
-        if states_from != "own devices" or found.devices < 2 or found.devices < SURPLUS * found.balance:
+        if states_from != "own devices":
+            return None
+        if found.balance < IDLE:
+            return _share(found)
+        if found.devices < 2 or found.devices < SURPLUS * found.balance:
             return None
         return (
             f"the drafter is the bottleneck, and target devices stand idle: training waits "
@@ -104,6 +111,20 @@ def advice(found: Rates, states_from: StatesFrom) -> str | None:
             "(model.target_devices), make training faster"
         )
     return f"{begin}the target: {_costs(found)}"
+
+
+def _share(found: Rates) -> str:
+    idle, devices = 1 - found.balance / found.devices, 1 + found.devices
+    one = found.devices == 1
+    theirs = "target device stands" if one else f"{found.devices} target devices stand"
+    own = "a target device" if one else f"{found.devices} target devices"
+    return (
+        f"the drafter is the bottleneck, and its {theirs} idle {_pct(idle)} of the time: a batch takes "
+        f"{_ms(found.target)} of a target device and {_ms(found.drafter)} of a drafter; where both fit one "
+        f"device, let them share it (model.target_devices 0): {devices} drafters with their targets then "
+        f"train up to {devices / (1 + found.balance):.1f} times as many batches as one drafter with {own} of "
+        "its own"
+    )
 
 
 def split(devices: int, balance: float) -> tuple[int, int]:

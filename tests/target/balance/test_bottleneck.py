@@ -54,6 +54,24 @@ def test_there_are_no_rates_where_nothing_was_done(nothing):
             "per drafter would balance them, and there are 3 (model.target_devices; of 8 devices: 4 + 4)",
         ),
         (found(waiting=0.0, devices=3), "drafter's device", None),  # nothing could be given away
+        (found(waiting=0.0, target=0.05), "own devices", None),  # half idle
+        (
+            found(waiting=0.0, target=0.01),
+            "own devices",
+            "the drafter is the bottleneck, and its target device stands idle 90.0 % of the time: a batch "
+            "takes 10 ms of a target device and 100 ms of a drafter; where both fit one device, let them "
+            "share it (model.target_devices 0): 2 drafters with their targets then train up to 1.8 times as "
+            "many batches as one drafter with a target device of its own",
+        ),
+        (
+            found(waiting=0.0, target=0.02, devices=3),
+            "own devices",
+            "the drafter is the bottleneck, and its 3 target devices stand idle 93.3 % of the time: a batch "
+            "takes 20 ms of a target device and 100 ms of a drafter; where both fit one device, let them "
+            "share it (model.target_devices 0): 4 drafters with their targets then train up to 3.3 times as "
+            "many batches as one drafter with 3 target devices of its own",
+        ),
+        (found(waiting=0.0, target=0.01), "drafter's device", None),
         (
             found(target=0.3, devices=1),
             "own devices",
