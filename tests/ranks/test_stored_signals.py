@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from tests.runs import make_store
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 
+KILLED_AFTER_S = 30.0
+"""Schedulers and torchrun do not wait longer for a process that they have signalled."""
 LENGTHS = np.random.default_rng(5).integers(6, 33, 61).tolist()
 
 
@@ -55,5 +58,24 @@ def test_what_is_not_durable_in_time_is_named(started, proxy, s3_settings, s3_ur
         assert run.finish() == 1, run.output[-3000:]
     steps = run.events(0)[-1]["steps"]
     assert f"the checkpoint of step {steps} (signal) is not stored, and the run ends" in run.output
+    assert "exitcode  : 143" in run.output
+    assert list_manifests(*open_store(s3_uri, s3_settings)).manifests == ()
+
+
+def test_a_store_that_does_not_answer_at_all_holds_up_neither_the_news_nor_the_end(
+    started, proxy, s3_settings, s3_uri
+):
+    """Nothing is answered any more: no upload, no deletion, no sign of life, no giving back of the prefix."""
+    with started(s3_uri, proxy.settings(read_timeout_s=60.0), deadline_s=3.0) as run:
+        pid = run.wait_for(0, 5)
+        proxy.add("hang", times=None, seconds=300.0)
+        sent = time.monotonic()
+        os.kill(pid, signal.SIGTERM)
+        assert run.finish() == 1, run.output[-3000:]
+        assert time.monotonic() - sent < KILLED_AFTER_S
+    lost = f"the checkpoint of step {run.events(0)[-1]['steps']} (signal) is not stored, and the run ends"
+    assert run.output.index(lost) < run.output.index(
+        "the prefix stays claimed for 300 s: storage has not answered"
+    )
     assert "exitcode  : 143" in run.output
     assert list_manifests(*open_store(s3_uri, s3_settings)).manifests == ()

@@ -132,11 +132,11 @@ class Saves:
             taken = self._agree_on_last(wanted, deadline_s / 2, together=together) if self._split else wanted
             last = (self._job(kind), dump_state(self._trainer)) if taken else None
             lost = session.finish(last, deadline_s - (time.monotonic() - begin))
+            lost += [self._job(kind)] if wanted and not taken else []
+            for job in lost:  # before anything else waits for a store that may be dead: this must be read
+                log.error(LOST, name_of(job), deadline_s)
         finally:
             session.close()
-        lost += [self._job(kind)] if wanted and not taken else []
-        for job in lost:
-            log.error(LOST, name_of(job), deadline_s)
         return not lost and session.problem is None
 
     def _agree_on_last(self, wanted: bool, deadline_s: float, *, together: bool) -> bool:
