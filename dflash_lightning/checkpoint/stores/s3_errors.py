@@ -5,6 +5,7 @@ out   a kind to decide by, and a message that tells which right, bucket, key, cl
 law   the message and the kept cause hold no secret
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,9 +86,23 @@ def _said(error: Exception) -> str:
 
 
 def _safe_cause(error: Exception) -> Exception:
-    """The exception itself where its text and its answer are clean."""
-    everything = f"{error} {getattr(error, 'response', '')} {error.__cause__ or ''} {error.__context__ or ''}"
+    """The exception itself where nothing that it holds is secret."""
     secrets = known_secrets()
+    everything = " ".join(_held_by(error))
     if redact_text(everything, secrets) == everything:
         return error
     return HiddenCause(redact_text(f"{type(error).__name__}: {error}", secrets))
+
+
+def _held_by(error: BaseException) -> Iterator[str]:
+    """Whatever could be printed of it and of the exceptions behind it: botocore keeps whole answers, and
+    requests as they were signed, in attributes that the text does not show."""
+    seen: list[BaseException] = []
+    queue: list[object] = [error]
+    while queue:
+        one = queue.pop()
+        if isinstance(one, BaseException) and not any(one is other for other in seen):
+            seen.append(one)
+            yield f"{one} {one!r} {vars(one)!r}"
+            queue += [one.__cause__, one.__context__]
+            queue += [*vars(one).values(), *getattr(one, "kwargs", {}).values()]
