@@ -26,7 +26,7 @@ from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
 from dflash_lightning.checkpoint.verify import check_facts
-from dflash_lightning.checkpoint.writing.retrying import pause_after
+from dflash_lightning.checkpoint.writing.retrying import Outage
 
 log = logging.getLogger(__name__)
 _DONE = "published "
@@ -131,13 +131,12 @@ def _store_shard(save: ShardedSave, name: str, write: Write, deadline: float) ->
 
 def _upload(save: ShardedSave, key: str, write: Write, deadline: float) -> DataFile:
     """Again and again until the deadline, where the fault may pass: the other ranks wait so long anyway."""
-    failures, began = 0, time.monotonic()
+    outage = Outage()
     while True:
         try:
             return upload_data(save.store, save.prefix, key, write, size_hint=save.job.size_hint)
         except StoreError as error:
-            failures, outage_s = failures + 1, time.monotonic() - began
-            pause = pause_after(error.kind, failures=failures, outage_s=outage_s, random=random.random())
+            pause = outage.missed(error.kind, now=time.monotonic(), random=random.random())
             if pause is None or time.monotonic() + pause > deadline:
                 raise
             log.warning(

@@ -2,6 +2,7 @@
 
 law   what may pass by itself is tried for ever, with growing pauses that differ between runs; what a person
       must put right is reported at once
+law   no time of another fault counts against credentials: an outage may end with the old ones expired
 """
 
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ CREDENTIALS_S = 900.0
 """Expired or rotating credentials are waited for this long; wrong ones are then reported as final."""
 
 
-def pause_after(kind: Kind, *, failures: int, outage_s: float, random: float) -> float | None:
-    """Seconds until the next attempt, None for never. `failures` in a row, the last one included, in
-    `outage_s` seconds; `random` is in [0, 1)."""
-    if kind == "credentials" and outage_s > CREDENTIALS_S:
+def pause_after(kind: Kind, *, failures: int, refused_s: float, random: float) -> float | None:
+    """Seconds until the next attempt, None for never. `failures` in a row, the last one included; for the
+    last `refused_s` seconds nothing but credentials was wrong; `random` is in [0, 1)."""
+    if kind == "credentials" and refused_s > CREDENTIALS_S:
         return None
     if kind not in RETRYABLE and kind not in ("credentials", "full"):
         return None
@@ -31,12 +32,23 @@ class Outage:
 
     failures: int = 0
     since: float | None = None
+    refused_since: float | None = None
+    """The first of the failures about credentials that came last, one after the other."""
 
-    def begin_or_go_on(self, now: float) -> float:
-        """Count a failure. Returns how long it has been failing, in seconds."""
+    def missed(self, kind: Kind, *, now: float, random: float) -> float | None:
+        """Count a failure. Returns the pause after it, as `pause_after`."""
         self.failures += 1
         self.since = now if self.since is None else self.since
-        return now - self.since
+        if kind != "credentials":
+            self.refused_since = None
+        elif self.refused_since is None:
+            self.refused_since = now
+        refused_s = 0.0 if self.refused_since is None else now - self.refused_since
+        return pause_after(kind, failures=self.failures, refused_s=refused_s, random=random)
+
+    def lasts_s(self, now: float) -> float:
+        """How long it has been failing."""
+        return 0.0 if self.since is None else now - self.since
 
     def end(self) -> None:
-        self.failures, self.since = 0, None
+        self.failures, self.since, self.refused_since = 0, None, None

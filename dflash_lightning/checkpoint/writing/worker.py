@@ -19,7 +19,7 @@ from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.writing.attempt import Attempts, Target
 from dflash_lightning.checkpoint.writing.deletions import Deletions
 from dflash_lightning.checkpoint.writing.messages import Missed, Report, Save, Started
-from dflash_lightning.checkpoint.writing.retrying import Outage, pause_after
+from dflash_lightning.checkpoint.writing.retrying import Outage
 
 CLAIMED_ELSEWHERE_S = 0.005
 DRAIN_S = 600.0
@@ -134,10 +134,10 @@ class Worker:
 
     def _missed(self, save: Save, error: Exception) -> Missed:
         now = time.monotonic()
-        outage_s = self._outage.begin_or_go_on(now)
         self._misses[save.number] = self._misses.get(save.number, 0) + 1
         kind = error.kind if isinstance(error, StoreError) else "other"
         text = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
-        pause = pause_after(kind, failures=self._outage.failures, outage_s=outage_s, random=random.random())
+        pause = self._outage.missed(kind, now=now, random=random.random())
         self._not_before = now + (pause or 0.0)
+        outage_s = self._outage.lasts_s(now)
         return Missed(save.number, kind, redact_text(text, known_secrets()), pause, outage_s)

@@ -55,7 +55,7 @@ def test_a_failure_is_final_for_both_and_the_next_save_is_not_touched():
     first, second = both(open_meeting("127.0.0.1"), store, job(8), job(12))
     for failed, published in (first, second):
         assert "step 8 was not published" in str(failed) or "scripted" in str(failed)
-        assert pause_after(failed.kind, failures=1, outage_s=0.0, random=0.0) is None
+        assert pause_after(failed.kind, failures=1, refused_s=0.0, random=0.0) is None
         assert published.manifest_key.startswith("manifests/step=000000000012")
 
 

@@ -134,7 +134,7 @@ def test_a_manifest_that_cannot_be_written_is_told_to_all(fault):
 
 
 def test_a_fault_that_passes_costs_one_rank_a_moment_and_nobody_the_checkpoint(monkeypatch):
-    monkeypatch.setattr("dflash_lightning.checkpoint.publishing.sharded.pause_after", lambda kind, **_: 0.01)
+    monkeypatch.setattr("dflash_lightning.checkpoint.writing.retrying.pause_after", lambda kind, **_: 0.01)
     store, said = FaultyStore(MemoryStore(), Fault("finish", key="rank=1", kind="transient", times=2)), {}
     published, _ = run_ranks([save_of(rank, store, said) for rank in range(2)])
     assert isinstance(published, Published)
