@@ -35,10 +35,14 @@ class PrefetchBalance(Callback):
                                     percent of the batches dealt to device i, or of bucket i
         prefetch/depth              batches that each device may be ahead
 
-    With several ranks wait_s, wait_pct and tokens_in_flight also by rank (`prefetch/wait_s_rank_{r}`). Ranks
-    talk once a log, never in between. Warns when one rank holds the others up, and says which of feed, target
-    (or the disk that hidden states are read from) and drafter is too slow, and how many target devices a
-    drafter needs.
+    With several ranks wait_s, wait_pct, tokens_in_flight, dispatched_bucket_{i}_pct and, where a rank has
+    several devices, imbalance also by rank (`prefetch/wait_s_rank_{r}`), and
+
+        prefetch/wait_imbalance     waiting time: longest of a rank over the ranks' mean
+
+    Ranks talk once a log, never in between. Warns when one rank holds the others up, and says which of feed,
+    target (or the disk that hidden states are read from) and drafter is too slow, and how many target devices
+    a drafter needs.
 
     Without it the pipeline runs as `model.prefetch` says; with it that counts no more, except a depth of 0.
 

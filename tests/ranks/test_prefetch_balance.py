@@ -23,6 +23,7 @@ def test_eight_ranks_name_the_one_that_holds_them_up(tmp_path):
         waits = [values[f"prefetch/wait_s_rank_{rank}"] for rank in range(8)]
         assert max(waits) == waits[5] > sum(waits) / 2
         assert values["prefetch/wait_s"] == pytest.approx(sum(waits))
+        assert values["prefetch/wait_imbalance"] == pytest.approx(8 * max(waits) / sum(waits))
         tokens = [values[f"prefetch/tokens_in_flight_rank_{rank}"] for rank in range(8)]
         assert values["prefetch/imbalance"] == pytest.approx(8 * max(tokens) / sum(tokens))
         assert {f"prefetch/queue_depth_{device}" for device in range(8)} <= set(values)
@@ -47,6 +48,9 @@ def test_two_ranks_log_the_same_and_talk_once_a_log(tmp_path, settings, two_rank
     assert [rank["talks"] for rank in ours] == [rank["talks"] + logs for rank in plain]
     for values in first["values"]:
         assert {f"prefetch/queue_depth_{i}" for i in range(6)} <= set(values)
+        assert {f"prefetch/imbalance_rank_{rank}" for rank in range(2)} <= set(values)
+        shares = [values[f"prefetch/dispatched_bucket_{i}_pct_rank_1"] for i in range(3)]
+        assert sum(shares) == pytest.approx(100, rel=1e-4) or np.isnan(shares).all()
         assert values["prefetch/wait_s"] == pytest.approx(
             values["prefetch/wait_s_rank_0"] + values["prefetch/wait_s_rank_1"], rel=1e-5
         )

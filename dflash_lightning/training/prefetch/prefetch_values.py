@@ -27,14 +27,14 @@ def prefetch_values(ranks: Sequence[Interval], *, depth: int) -> dict[str, float
         "prefetch/gib_in_flight": sum(rank.bytes_in_flight for rank in ranks) / GIB,
         "prefetch/peak_gib": max(rank.peak_bytes for rank in ranks) / GIB,
         **{f"prefetch/dispatched_device_{i}_pct": _pct(d.dispatched, dealt) for i, d in enumerate(devices)},
-        **{f"prefetch/dispatched_bucket_{i}_pct": _pct(n, dealt) for i, n in enumerate(by_bucket)},
+        **_buckets(by_bucket),
         **(_by_rank(ranks) if len(ranks) > 1 else {}),
     }
 
 
-def imbalance(tokens: Sequence[float]) -> float:
-    """Largest over mean: 1 is even, the number of devices is all in one queue; NaN where all are empty."""
-    return max(tokens) * len(tokens) / sum(tokens) if sum(tokens) else math.nan
+def imbalance(values: Sequence[float]) -> float:
+    """Largest over mean: 1 is even, the number of values is all in one of them; NaN where all are 0."""
+    return max(values) * len(values) / sum(values) if sum(values) else math.nan
 
 
 def _waits(ranks: Sequence[Interval]) -> dict[str, float]:
@@ -43,12 +43,21 @@ def _waits(ranks: Sequence[Interval]) -> dict[str, float]:
 
 
 def _by_rank(ranks: Sequence[Interval]) -> dict[str, float]:
-    values = {}
+    values = {"prefetch/wait_imbalance": imbalance([rank.wait for rank in ranks])}
     for number, rank in enumerate(ranks):
+        if len(rank.devices) > 1:  # of one device it is always 1
+            queued = [device.queued_tokens for device in rank.devices]
+            values[f"prefetch/imbalance_rank_{number}"] = imbalance(queued)
+        values |= _buckets(rank.buckets, f"_rank_{number}")
         values[f"prefetch/wait_s_rank_{number}"] = rank.wait
         values[f"prefetch/wait_pct_rank_{number}"] = _pct(rank.wait, rank.seconds)
         values[f"prefetch/tokens_in_flight_rank_{number}"] = _tokens(rank)
     return values
+
+
+def _buckets(counts: Sequence[float], suffix: str = "") -> dict[str, float]:
+    dealt = sum(counts)
+    return {f"prefetch/dispatched_bucket_{i}_pct{suffix}": _pct(n, dealt) for i, n in enumerate(counts)}
 
 
 def _tokens(rank: Interval) -> float:

@@ -15,7 +15,7 @@ def two_ranks():
     second = interval(wait=2.0, busy=(5.0,) * 3, queued=200.0, in_flight=2.0 * GIB, delivered=90.0)
     *same, last = second.devices
     last = replace(last, dispatched=90.0, depth=8.0, queued_tokens=500.0)
-    return [first, replace(second, devices=(*same, last), buckets=(60.0, 90.0))]
+    return [first, replace(second, devices=(*same, last), buckets=(60.0, 90.0))]  # 150 dealt
 
 
 def test_every_value_of_two_ranks_with_three_devices():
@@ -37,6 +37,13 @@ def test_every_value_of_two_ranks_with_three_devices():
             "prefetch/dispatched_device_5_pct": 100 * 90 / dealt,
             "prefetch/dispatched_bucket_0_pct": 100 * (22.5 + 60) / dealt,
             "prefetch/dispatched_bucket_1_pct": 100 * (67.5 + 90) / dealt,
+            "prefetch/wait_imbalance": 2 / 1.25,
+            "prefetch/imbalance_rank_0": 1,
+            "prefetch/imbalance_rank_1": 500 / (900 / 3),
+            "prefetch/dispatched_bucket_0_pct_rank_0": 25,
+            "prefetch/dispatched_bucket_1_pct_rank_0": 75,
+            "prefetch/dispatched_bucket_0_pct_rank_1": 40,
+            "prefetch/dispatched_bucket_1_pct_rank_1": 60,
             "prefetch/wait_s_rank_0": 0.5,
             "prefetch/wait_s_rank_1": 2,
             "prefetch/wait_pct_rank_0": 5,
@@ -48,7 +55,14 @@ def test_every_value_of_two_ranks_with_three_devices():
 
 
 def test_one_rank_has_no_values_by_rank():
-    assert not [name for name in prefetch_values([interval()], depth=1) if "rank" in name]
+    names = [name for name in prefetch_values([interval()], depth=1) if "rank" in name or "wait_im" in name]
+    assert names == []
+
+
+def test_one_queue_a_rank_has_no_imbalance_within_it():
+    values = prefetch_values([interval(wait=3.0), interval(wait=1.0)], depth=1)
+    assert not [name for name in values if name.startswith("prefetch/imbalance_rank")]
+    assert values["prefetch/wait_imbalance"] == 1.5
 
 
 @pytest.mark.parametrize(
