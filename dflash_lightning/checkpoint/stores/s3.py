@@ -12,6 +12,7 @@ from typing import Any
 
 import boto3.session
 from botocore.config import Config
+from botocore.exceptions import InvalidEndpointConfigurationError
 
 from dflash_lightning.checkpoint.redact import protect, quiet_libraries
 from dflash_lightning.checkpoint.stores.errors import StoreError
@@ -19,6 +20,7 @@ from dflash_lightning.checkpoint.stores.keys import require_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectFacts, ObjectStore, PendingUpload, Upload
 from dflash_lightning.checkpoint.stores.s3_answers import checksum_of, encryption_of, facts_of, pages
 from dflash_lightning.checkpoint.stores.s3_calls import Client, S3Calls
+from dflash_lightning.checkpoint.stores.s3_credentials import load_credentials
 from dflash_lightning.checkpoint.stores.s3_multipart import Multipart
 from dflash_lightning.checkpoint.stores.s3_requests import (
     KEYS_PER_DELETE,
@@ -125,14 +127,17 @@ class S3Store:
 def _connect(settings: StoreSettings) -> Client:
     """A new session each time, so that credentials are read anew from files and processes."""
     session = boto3.session.Session(profile_name=settings.profile, region_name=settings.region)
-    client = session.client("s3", endpoint_url=settings.endpoint_url, config=_config(settings))
+    credentials = load_credentials(session.get_credentials)
+    try:
+        client = session.client("s3", endpoint_url=settings.endpoint_url, config=_config(settings))
+    except ValueError as error:  # of AWS_ENDPOINT_URL or a profile, which the settings do not see
+        raise InvalidEndpointConfigurationError(msg=str(error)) from error
     quiet_libraries()
-    credentials = session.get_credentials()
 
     def remember(**_: object) -> None:
         """Temporary credentials change by themselves: whatever signs next must be hidden as well."""
         if credentials is not None:
-            frozen = credentials.get_frozen_credentials()
+            frozen = load_credentials(credentials.get_frozen_credentials)
             protect(value for value in (frozen.access_key, frozen.secret_key, frozen.token) if value)
 
     client.meta.events.register("before-sign.s3", remember)

@@ -120,6 +120,11 @@ CLASSES: Final[tuple[tuple[tuple[type[Exception], ...], Kind, str], ...]] = (
         "endpoint",
         "nothing answers at {endpoint}; check endpoint_url, the network and the server",
     ),
+    (
+        (aws.InvalidEndpointConfigurationError,),
+        "endpoint",
+        "there is no address of a server; write endpoint_url, or AWS_ENDPOINT_URL, as http://host:port",
+    ),
     ((aws.NoRegionError,), "endpoint", "no region is known; set region, or AWS_DEFAULT_REGION"),
     (
         (aws.ParamValidationError,),

@@ -79,6 +79,11 @@ def test_an_answer_is_explained(code, status, kind, text):
         (aws.IncompleteReadError(actual_bytes=1, expected_bytes=2), "transient", "the connection broke"),
         (aws.FlexibleChecksumError(error_msg="e"), "corrupt", "the bytes changed"),
         (aws.NoRegionError(), "endpoint", "set region"),
+        (
+            aws.InvalidEndpointConfigurationError(msg="m"),
+            "endpoint",
+            "write endpoint_url, or AWS_ENDPOINT_URL",
+        ),
         (aws.ParamValidationError(report="r"), "other", "the bucket name train"),
         (aws.DataNotFoundError(data_path="p"), "other", "the server refused"),
     ],
