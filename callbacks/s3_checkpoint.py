@@ -89,7 +89,8 @@ class S3Checkpoint(Checkpoint):
         self.shard_deadline_s = shard_deadline_s
         self._memory = Memory(arenas=arenas, process=process, pin=torch.cuda.is_available())
         self._run_id = uuid4().hex[:12]
-        self._best: list[float] = []
+        self._best: list[float] = []  # values of the best saves that were taken; kept where ranks save
+        self._measured = False  # the same on all ranks, unlike what was taken
         self._saves: Saves | None = None  # of rank 0; of each where ranks hold parts
 
     @property
@@ -154,13 +155,15 @@ class S3Checkpoint(Checkpoint):
         monitor = self.retention.monitor
         if trainer.state.fn != "fit" or trainer.sanity_checking or monitor is None:
             return
-        if self._best and monitor not in trainer.callback_metrics:
+        if self._measured and monitor not in trainer.callback_metrics:
             return  # not measured this time: HeldOutDecoding.every_n_validations
         value = value_of(trainer, monitor)  # refused on all ranks where there is none
+        self._measured = True
         best = among_best(self._best, value, keep=self.retention.keep_best, mode=self.retention.mode)
-        self._best = best or self._best
-        if best and self._saves and self._saves.has_room("best"):
-            self._saves.save("best")
+        if best and self._saves:
+            before, self._best = self._best, best  # the snapshot holds the bar that it sets
+            if not self._saves.save_if_room("best"):
+                self._best = before  # what is not there must not keep worse ones out
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         saves, self._saves = self._saves, None
@@ -188,3 +191,4 @@ class S3Checkpoint(Checkpoint):
         """Under the same prefix it is the same run, whose older checkpoints may go; elsewhere another."""
         if is_same_place(state_dict["uri"], self.uri):
             self._run_id, self._best = state_dict["run_id"], list(state_dict["best"])
+            self._measured = bool(self._best)

@@ -99,27 +99,35 @@ class Saves:
         self._owed = self._owed and not due
         return due
 
-    def has_room(self, kind: Kind) -> bool:
-        """For a save that cannot be owed. A collective where all ranks save."""
+    def save_if_room(self, kind: Kind) -> bool:
+        """For a save that cannot be owed. True where it was taken, on all ranks that save: a collective."""
+        return self._has_room(kind) and self._everywhere(self.save(kind))
+
+    def _has_room(self, kind: Kind) -> bool:
         if not self._split:
             return True
         held = self.session.unfinished
-        free = len(held) < self.session.capacity and all(job.kind != kind for job in held)
-        if room := self._trainer.strategy.reduce_boolean_decision(free, all=True):
-            return room
+        if self._everywhere(len(held) < self.session.capacity and all(job.kind != kind for job in held)):
+            return True
         name = f"step {self._module.data.position.steps} ({kind})"
         log.warning("the checkpoint of %s was not taken: a rank still stores earlier ones", name)
         return False
 
-    def save(self, kind: Kind) -> None:
+    def _everywhere(self, here: bool) -> bool:
+        return self._trainer.strategy.reduce_boolean_decision(here, all=True) if self._split else here
+
+    def save(self, kind: Kind) -> bool:
+        """False: refused, and said in the log."""
         begin = time.perf_counter()
         with self._trainer.profiler.profile("save_checkpoint"):  # type: ignore[attr-defined]  # by a connector
-            if self.session.save(self._job(kind), dump_state(self._trainer)):
-                self._saved = self._state()
+            taken = self.session.save(self._job(kind), dump_state(self._trainer))
+        if taken:
+            self._saved = self._state()
         self._saved_at = time.monotonic()
         self.session.blocked(time.perf_counter() - begin)
         if self._split:  # heard by all at the next step, before this rank votes again
             self._module.stop_votes.update(busy=True, save=False)
+        return taken
 
     def finish(self, kind: Kind, deadline_s: float, *, together: bool = True) -> bool:
         """The last save, where the state is not stored yet, and all that waits. False: something is lost.
