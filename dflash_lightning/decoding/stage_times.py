@@ -9,12 +9,29 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import nan
 from typing import Literal
 
 import torch
 
 Stage = Literal["prefill", "draft", "verify"]
 STAGES: tuple[Stage, ...] = ("prefill", "draft", "verify")
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """One stage of all decodings together."""
+
+    share: float
+    """Of the time of all stages, 0 to 1."""
+    seconds: float
+    calls: int
+
+    @property
+    def ms_per_call(self) -> float:
+        """Milliseconds; NaN where the stage never ran."""
+        return 1000 * self.seconds / self.calls if self.calls else nan
 
 
 class StageTimes:
@@ -37,6 +54,13 @@ class StageTimes:
         """Share of each stage in the sum of them; nothing where nothing was timed."""
         total = sum(self.seconds.values())
         return {stage: self.seconds[stage] / total for stage in STAGES} if total else {}
+
+    def spent(self) -> dict[str, StageTime]:
+        """What each stage took; nothing where nothing was timed."""
+        return {
+            stage: StageTime(share, self.seconds[stage], self.calls[stage])
+            for stage, share in self.shares().items()
+        }
 
 
 def _finish(device: torch.device) -> None:

@@ -10,13 +10,14 @@ from dataclasses import asdict
 from typing import Any
 
 from dflash_lightning.decoding.acceptance import AcceptanceLength
+from dflash_lightning.decoding.stage_times import StageTime
 from dflash_lightning.evaluation.figures import Figures, Part
 from dflash_lightning.evaluation.finite import finite
 from dflash_lightning.evaluation.result import Comparison, Evaluation
 
 
 def as_values(found: Evaluation, identity: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """`categories` have the form of `all`, without the shares of stages; `compared` is B less A.
+    """`categories` have the form of `all`, without the times of stages; `compared` is B less A.
 
     Args:
         identity: of export/identity.py: which drafters and which target these are, whatever their names.
@@ -60,7 +61,16 @@ def method_values(figures: Figures) -> dict[str, Any]:
         "tokens_per_s": figures.tokens_per_s,
         "speed_up": figures.speed_up,
         "equal_texts": figures.equal_texts,
-        **({"stage_shares": dict(figures.stages)} if figures.stages else {}),
+        **(stage_values(figures.stages) if figures.stages else {}),
+    }
+
+
+def stage_values(stages: Mapping[str, StageTime]) -> dict[str, dict[str, Any]]:
+    """Of prefill, draft and verify; a call is one pass, for all prompts that share it."""
+    return {
+        "stage_shares": {stage: spent.share for stage, spent in stages.items()},
+        "stage_seconds": {stage: spent.seconds for stage, spent in stages.items()},
+        "stage_calls": {stage: spent.calls for stage, spent in stages.items()},
     }
 
 

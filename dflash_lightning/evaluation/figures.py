@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dflash_lightning.decoding.acceptance import AcceptanceLength, acceptance_length
 from dflash_lightning.decoding.decoded import Decoded
 from dflash_lightning.decoding.lookup import lookup_rounds
+from dflash_lightning.decoding.stage_times import StageTime
 from dflash_lightning.evaluation.measure import Measured, Wanted
 
 
@@ -35,8 +36,8 @@ class Figures:
     """Tokens/s over those of plain decoding, prefill included on both sides."""
     equal_texts: int
     """Prompts whose text is that of plain decoding, token for token."""
-    stages: Mapping[str, float]
-    """Share of time for prefill, draft, verify; empty for one category, since all are timed together."""
+    stages: Mapping[str, StageTime]
+    """Of prefill, draft, verify; empty for one category, since all are timed together."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -66,9 +67,9 @@ def parts(measured: Sequence[Measured], wanted: Wanted, *, block_size: int) -> l
         block_size: of prompt lookup: it proposes as many tokens as the drafter.
     """
     names = sorted(set(wanted.categories))
-    stages = [one.times.shares() for one in measured]
+    stages = [one.times.spent() for one in measured]
     everything = _part(measured, wanted, names, name="all", stages=stages, block_size=block_size)
-    none: list[dict[str, float]] = [{} for _ in measured]
+    none: list[dict[str, StageTime]] = [{} for _ in measured]
     split = names if len(names) > 1 else []
     return [
         everything,
@@ -82,7 +83,7 @@ def _part(
     categories: Sequence[str],
     *,
     name: str,
-    stages: Sequence[Mapping[str, float]],
+    stages: Sequence[Mapping[str, StageTime]],
     block_size: int,
 ) -> Part:
     numbers = [i for i, category in enumerate(wanted.categories) if category in categories]
@@ -90,10 +91,10 @@ def _part(
     own = [plain.decoded[i] for i in numbers]
     speed = _tokens(own) / max(_seconds(plain, categories), 1e-9)
     methods = []
-    for one, shares in zip(measured, stages, strict=True):
+    for one, spent in zip(measured, stages, strict=True):
         decoded, seconds = [one.decoded[i] for i in numbers], _seconds(one, categories)
         methods.append(
-            summed_up(one.method.name, decoded, own, seconds=seconds, plain_speed=speed, stages=shares)
+            summed_up(one.method.name, decoded, own, seconds=seconds, plain_speed=speed, stages=spent)
         )
     lookup = [
         lookup_rounds(wanted.prompts[i], plain.decoded[i].token_ids, block_size=block_size) for i in numbers
@@ -108,7 +109,7 @@ def summed_up(
     *,
     seconds: float,
     plain_speed: float,
-    stages: Mapping[str, float],
+    stages: Mapping[str, StageTime],
 ) -> Figures:
     """The figures of one method; `plain` are the same prompts decoded plainly, at `plain_speed` tokens/s."""
     rounds = [one.rounds for one in decoded]

@@ -6,9 +6,10 @@ out   lines
 
 import json
 from collections.abc import Sequence
-from math import isnan
+from math import isnan, nan
 
 from dflash_lightning.decoding.acceptance import AcceptanceLength
+from dflash_lightning.decoding.stage_times import STAGES
 from dflash_lightning.evaluation.bootstrap import fewest_prompts
 from dflash_lightning.evaluation.figures import Figures, Part
 from dflash_lightning.evaluation.result import PLAIN, Comparison, Evaluation
@@ -22,6 +23,7 @@ def as_text(found: Evaluation) -> str:
     blocks = [
         _settings(found),
         "\n".join(columns([HEAD, *method_rows(found.whole)], left=1)),
+        _block("Milliseconds per call", stage_rows(found.whole.methods)),
         _block("Rounds by tokens committed", histogram_rows(found.drafting)),
         _block("Rounds in which the draft of a slot stood", slot_rows(found.drafting)),
     ]
@@ -75,7 +77,7 @@ def method_rows(part: Part) -> list[tuple[str, ...]]:
             *_lengths(figures.acceptance),
             f"{figures.tokens_per_s:.1f}",
             f"{figures.speed_up:.2f}",
-            percent(figures.stages.get("draft", 0.0), 0),
+            percent(figures.stages["draft"].share if figures.stages else 0.0, 0),
             f"{figures.equal_texts}/{figures.prompts}",
         )
         for figures in part.methods
@@ -92,6 +94,15 @@ def _lengths(acceptance: AcceptanceLength) -> tuple[str, str, str]:
 def length(value: float) -> str:
     """An acceptance length; a dash where no round was made."""
     return "-" if isnan(value) else f"{value:.2f}"
+
+
+def stage_rows(methods: Sequence[Figures]) -> list[tuple[str, ...]]:
+    """What one call of each stage took on average; a dash where it never ran."""
+    rows: list[tuple[str, ...]] = [("", *STAGES)]
+    for figures in methods:
+        each = [figures.stages[stage].ms_per_call if figures.stages else nan for stage in STAGES]
+        rows.append((figures.name, *("-" if isnan(ms) else f"{ms:.1f}" for ms in each)))
+    return rows
 
 
 def histogram_rows(methods: Sequence[Figures]) -> list[tuple[str, ...]]:

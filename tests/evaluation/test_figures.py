@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dflash_lightning.decoding.acceptance import pooled
 from dflash_lightning.decoding.decoded import Decoded
+from dflash_lightning.decoding.stage_times import StageTime
 from dflash_lightning.evaluation.as_json import as_values
 from dflash_lightning.evaluation.figures import histogram, parts, slot_shares
 from dflash_lightning.evaluation.finite import finite
@@ -54,6 +55,7 @@ def method(name, rounds, seconds, *, wrong=()):
         one.decoded[number] = Decoded(tokens[:-1] + (99,) if number in wrong else tokens, tuple(counts))
     one.seconds.update(seconds)
     one.times.seconds.update({"prefill": 1.0, "draft": 1.0, "verify": 2.0})
+    one.times.calls.update({"prefill": 4, "draft": 0 if name == "plain" else 10, "verify": 16})
     return one
 
 
@@ -82,7 +84,7 @@ def test_each_method_is_set_beside_plain_decoding_of_the_same_prompts():
     assert maths.of("chain A").speed_up == pytest.approx(2.0)
     assert chat.of("chain A").speed_up == pytest.approx(0.5)
     assert whole.of("chain A").equal_texts == 2
-    assert whole.of("chain A").stages["draft"] == 0.25
+    assert whole.of("chain A").stages["draft"] == StageTime(0.25, 1.0, 10)
     assert whole.of("chain A").tokens_per_s == pytest.approx(12 / 6.0)
 
 
@@ -95,6 +97,9 @@ def test_the_page_says_it_all():
         "method         tau pooled  tau mean  first 32  tokens/s  speed-up  drafting  own text",
         "chain A              3.00      3.00      3.00       2.0      1.00       25%       2/3",
         "prompt lookup",
+        "Milliseconds per call\n           prefill  draft  verify\n",
+        "  plain      250.0      -   125.0",  # it never drafts
+        "  chain A    250.0  100.0   125.0",
         "B against A, the same prompts",
         "too few prompts",
         "2 prompts made rounds under both. Fewer than 6 decide nothing",
@@ -116,9 +121,15 @@ def test_the_page_says_it_all():
 
 def test_stages_are_timed_over_all_categories_and_only_given_there():
     values = as_values(some_evaluation(PLAIN, CHAIN_A, drafters={"": "d"}))
-    assert values["all"]["methods"]["chain A"]["stage_shares"]["draft"] == 0.25
+    whole = values["all"]["methods"]["chain A"]
+    stages = {
+        "stage_shares": {"prefill": 0.25, "draft": 0.25, "verify": 0.5},
+        "stage_seconds": {"prefill": 1.0, "draft": 1.0, "verify": 2.0},
+        "stage_calls": {"prefill": 4, "draft": 10, "verify": 16},
+    }
+    assert stages.items() <= whole.items()
     for part in values["categories"].values():
-        assert set(values["all"]["methods"]["chain A"]) - set(part["methods"]["chain A"]) == {"stage_shares"}
+        assert set(whole) - set(part["methods"]["chain A"]) == set(stages)
 
 
 def compared_over(prompts, better=1):
