@@ -25,7 +25,7 @@ from dflash_lightning.checkpoint.writing.events import Durable
 from dflash_lightning.checkpoint.writing.pending import name_of
 from dflash_lightning.training.checkpoints.checkpoint_state import dump_state, make_job
 from dflash_lightning.training.checkpoints.split_state import is_split, main_address
-from dflash_lightning.training.checkpoints.wandb_checkpoints import refer_to_checkpoint
+from dflash_lightning.training.checkpoints.wandb_checkpoints import WandbReferences
 from dflash_lightning.training.module import DFlashModule
 from dflash_lightning.training.rank_zero import raise_on_all_ranks
 
@@ -53,6 +53,7 @@ class Saves:
         session: Session,
         retention: Retention,
         *,
+        references: WandbReferences | None = None,
         meets_at: Any = None,
     ) -> None:
         self._trainer = trainer
@@ -63,6 +64,7 @@ class Saves:
         self._step_begun: int | None = None
         self._split = is_split(trainer.strategy)
         self._owed = False
+        self._references = references
         self._meets_at = meets_at  # a server, alive for as long as this object
         self.session = session
 
@@ -145,6 +147,8 @@ class Saves:
                 log.error(LOST, name_of(job), deadline_s)
         finally:
             session.close()
+            if self._references is not None:
+                self._references.close()
         return not lost and session.problem is None
 
     def _agree_on_last(self, wanted: bool, deadline_s: float, *, together: bool) -> bool:
@@ -171,10 +175,10 @@ class Saves:
         return self._trainer.global_step == self._module.data.position.steps != self._step_begun
 
 
-def _tell(trainer: Trainer, event: Durable) -> None:
+def _tell(trainer: Trainer, references: WandbReferences, event: Durable) -> None:
     ranks = trainer.world_size if is_split(trainer.strategy) else 1
     rank_zero_info(durable_line(event, ranks=ranks))
-    refer_to_checkpoint(trainer.loggers, event)
+    references.add(event)
 
 
 def open_saves(
@@ -204,8 +208,9 @@ def open_saves(
                     world=trainer.world_size,
                     deadline_s=shard_deadline_s,
                 )
-            session = open_session(on_durable=partial(_tell, trainer), meeting=meeting)
-            saves = Saves(trainer, module, session, retention, meets_at=meets_at)
+            references = WandbReferences(trainer.loggers)
+            session = open_session(on_durable=partial(_tell, trainer, references), meeting=meeting)
+            saves = Saves(trainer, module, session, retention, references=references, meets_at=meets_at)
         except (StoreError, OSError, ValueError) as error:
             problem = error
     raise_on_all_ranks(trainer, problem)
