@@ -95,14 +95,15 @@ def _draw_speed(axis: Axes, found: Evaluation, colours: dict[str, Any]) -> None:
 
 def _draw_rounds(axis: Axes, methods: Sequence[Figures], colours: dict[str, Any]) -> None:
     widest = max((len(figures.histogram) for figures in methods), default=1)
-    width = 0.8 / max(1, len(methods))
+    width, tallest = 0.8 / max(1, len(methods)), 1.0
     for i, figures in enumerate(methods):
         shares = 100 * np.array(figures.histogram) / max(1, sum(figures.histogram))
         places = np.arange(1, len(shares) + 1) + (i - (len(methods) - 1) / 2) * width
         axis.bar(places, shares, 0.95 * width, color=colours[figures.name], label=figures.name)
+        tallest = max(tallest, *shares, 0.0)
     axis.set(title="Rounds by tokens committed", xlabel="tokens of a round", ylabel="% of rounds")
     axis.set_xticks(range(1, widest + 1))
-    axis.legend(frameon=False)
+    _legend_above(axis, tallest, len(methods))
 
 
 def _draw_slots(axis: Axes, methods: Sequence[Figures], colours: dict[str, Any]) -> None:
@@ -110,11 +111,10 @@ def _draw_slots(axis: Axes, methods: Sequence[Figures], colours: dict[str, Any])
         places = range(1, len(figures.slots) + 1)
         shares = [100 * share for share in figures.slots]
         axis.plot(places, shares, marker="o", color=colours[figures.name], label=figures.name)
-    axis.set(
-        title="Rounds in which the draft of a slot stood", xlabel="slot", ylabel="% of rounds", ylim=(0, 100)
-    )
+    axis.set(title="Rounds in which the draft of a slot stood", xlabel="slot", ylabel="% of rounds")
     axis.set_xticks(range(1, max((len(figures.slots) for figures in methods), default=1) + 1))
-    axis.legend(frameon=False)
+    axis.set_yticks(range(0, 101, 20))
+    _legend_above(axis, 100.0, len(methods))
 
 
 def _draw_categories(axis: Axes, found: Evaluation, colours: dict[str, Any]) -> None:
@@ -132,6 +132,13 @@ def _draw_categories(axis: Axes, found: Evaluation, colours: dict[str, Any]) -> 
     tallest = max(_number(acceptance.pooled) for p in parts for acceptance in _lengths(p))
     axis.set(title="Acceptance length by category", ylabel="tau, pooled", ylim=(0, 1.2 * max(1.0, tallest)))
     axis.legend(frameon=False, ncols=len(names) + 1)
+
+
+def _legend_above(axis: Axes, tallest: float, entries: int) -> None:
+    """In rows of four over the data, which ends at `tallest`: no bar or line runs through it."""
+    rows = -(-entries // 4)
+    axis.set_ylim(0, (1.06 + 0.1 * rows) * tallest)
+    axis.legend(frameon=False, loc="upper center", ncols=4)
 
 
 def _lengths(part: Part) -> list[AcceptanceLength]:

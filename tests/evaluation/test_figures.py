@@ -4,6 +4,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib import pyplot as plt
 
 from dflash_lightning.decoding.acceptance import pooled
 from dflash_lightning.decoding.decoded import Decoded
@@ -180,6 +181,38 @@ def test_pictures_are_drawn_whatever_the_names(tmp_path, suffix):
 def test_pictures_are_drawn(tmp_path):
     draw_evaluation(some_evaluation(PLAIN, CHAIN_A, drafters={"": "one"}), tmp_path / "page.png")
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("budgets", "many"), [(1, False), (4, True)])
+@pytest.mark.parametrize("committed", [1, 4])
+def test_no_bar_or_line_runs_through_a_legend(tmp_path, monkeypatch, budgets, many, committed):
+    """All rounds alike: a bar in the first or in the last place reaches the top, or the line of all slots."""
+    names = [
+        f"{kind} {label}"
+        for kind in ("chain", *("tree 100", "tree 200", "tree 400")[: budgets - 1])
+        for label in "AB"
+    ]
+    prompts = dict.fromkeys("ab" if many else "a", 1.0)
+    wanted = Wanted(prompts=[[5]] * len(prompts), categories=list(prompts), max_new_tokens=8)
+    measured = [method("plain", [[1] * 8] * len(prompts), prompts)]
+    measured += [method(name, [[committed] * 2] * len(prompts), prompts) for name in names]
+    facts = {"target": "toy", "dtype": "float32", "device": "cpu", "block_size": 4, "chats": CHATS}
+    drawn = []
+    monkeypatch.setattr(plt, "close", drawn.append)
+    draw_evaluation(
+        evaluation(measured, wanted, drafters={"A": "a", "B": "b"}, **facts), tmp_path / "page.png"
+    )
+    monkeypatch.undo()
+    (figure,) = drawn
+    panels = [axis for axis in figure.axes if axis.get_title().startswith("Rounds ")]
+    assert len(panels) == 2
+    for axis in panels:
+        legend = axis.get_legend().get_window_extent()
+        shown = [*axis.patches, *axis.lines]
+        assert shown
+        assert not [one for one in shown if legend.overlaps(one.get_window_extent())]
+        assert axis.bbox.x0 <= legend.x0 <= legend.x1 <= axis.bbox.x1  # and it stays in its own panel
+    plt.close(figure)
 
 
 def test_a_method_that_made_no_round_has_a_dash_and_a_null():
