@@ -4,31 +4,35 @@
 
 The pipeline is the real one; targets and drafters sleep for as long as they would compute. COSTS.json gives
 seconds of a batch, {"target": 0.9, "drafter": 0.3}, and how much they vary (costs.py). Prints tables, draws
-runs/pipeline/simulation.png.
+runs/pipeline/simulation.png. Exits 1 where the studies `depth` or `lock` show that a promise is not kept
+(promises.py).
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.pipeline import studies, tables
 from benchmarks.pipeline.costs import Costs
 from benchmarks.pipeline.picture import draw
+from benchmarks.pipeline.promises import broken, plain_share
 from benchmarks.pipeline.studies import Effort
 
 PICTURE = Path("runs/pipeline/simulation.png")
 STUDIES = ("devices", "depth", "slow", "splits", "queues", "lock")
 
 
-def main() -> None:
+def main() -> int:
     options = parse()
     costs = Costs.read(options.measured) if options.measured else Costs()
     unit = options.unit / costs.drafter
-    found = measure(costs, Effort(options.batches, unit, options.jobs, options.seed), options.studies)
+    effort = Effort(options.batches, unit, options.jobs, options.seed)
+    found = measure(costs, effort, options.studies)
     if options.json:
         plain = {n: [[*key, value_of(row)] for key, row in rows.items()] for n, rows in found.items()}
         print(json.dumps({"costs": asdict(costs), **plain}))
@@ -37,6 +41,15 @@ def main() -> None:
     if "devices" in found and "depth" in found:
         draw(found, costs, options.picture)
         say(f"picture: {options.picture}")
+    plain = partial(plain_share, costs, effort) if "depth" in found else None
+    return verdict(broken(plain, found.get("lock", {})))
+
+
+def verdict(lines: Sequence[str]) -> int:
+    """The exit code; says what is broken."""
+    for line in lines:
+        say(f"not kept: {line}")
+    return 1 if lines else 0
 
 
 def parse() -> argparse.Namespace:
@@ -74,4 +87,4 @@ def value_of(row: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+from benchmarks.pipeline.__main__ import verdict
 from benchmarks.pipeline.costs import Costs, draw
+from benchmarks.pipeline.promises import broken, plain_share
 from benchmarks.pipeline.queues import Feeding, simulate
 from benchmarks.pipeline.real import Setting, limit, run
-from benchmarks.pipeline.studies import lock_shares, policy
+from benchmarks.pipeline.studies import Effort, lock_shares, policy
 from benchmarks.pipeline.tables import table
 
 WAY = ("least_loaded", "ready_first")
@@ -64,6 +66,38 @@ def test_measured_costs_are_read_and_others_refused(tmp_path):
     path.write_text(json.dumps({"targets": 1}))
     with pytest.raises(ValueError, match=r"unknown costs \['targets'\]"):
         Costs.read(path)
+
+
+LIMIT = "reaches {} of the limit, in the better of 2 runs; it must be at least 0.95"
+LOCK = "dealing to {} devices costs {} of a step; it must stay below 0.1%"
+
+
+@pytest.mark.parametrize(
+    ("shares", "locks", "runs", "said"),
+    [
+        ([0.99], {1: 0.0001}, 1, []),
+        ([0.95], {}, 1, []),
+        ([0.90, 0.97], {1: 0.0001, 3: 0.0009}, 2, []),  # a busy machine the first time
+        ([0.90, 0.94], {}, 2, [LIMIT.format("0.940")]),
+        ([0.949, 0.5], {1: 0.001}, 2, [LOCK.format(1, "0.1000%"), LIMIT.format("0.949")]),
+        (None, {1: 0.0001, 3: 0.002}, 0, [LOCK.format(3, "0.2000%")]),  # studies that were not asked for
+        (None, {}, 0, []),
+    ],
+)
+def test_a_promise_that_is_not_kept_is_said_and_exits_1(shares, locks, runs, said, capsys):
+    left = list(shares or [])
+    lines = broken(None if shares is None else lambda: left.pop(0), locks)
+    assert len(shares or []) - len(left) == runs
+    assert verdict(lines) == (1 if said else 0)
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == len(said)
+    for line, words in zip(told, said, strict=True):
+        assert line.startswith("not kept: ")
+        assert words in line
+
+
+def test_the_plain_case_has_no_jitter_and_is_run_for_real():
+    assert plain_share(Costs(), Effort(batches=48, unit=0.001)) > 0
 
 
 @pytest.mark.slow
