@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import time
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.ranks.nodes import Nodes
+from tests.ranks.pool import environment
 from tests.ranks.runs import Fit
-from tests.ranks.test_signals import stopped_at
+from tests.ranks.test_signals import AHEAD, stopped_at
 from tests.runs import make_store
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
@@ -57,13 +59,14 @@ def test_two_nodes_train_like_one_process(devices, tmp_path, toy_target, store):
                 assert float(ours[name]) == pytest.approx(float(theirs[name]), rel=1e-4), name
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_rank_ends_all_nodes(rank, tmp_path, toy_target, store):
-    with Nodes(tmp_path / "run", toy_target, store, delay=DELAY) as nodes:
+@pytest.mark.parametrize(("rank", "words"), [(0, []), (1, []), (1, AHEAD)], ids=["0", "1", "1 ahead"])
+def test_a_killed_rank_ends_all_nodes(rank, words, tmp_path, toy_target, store):
+    with Nodes(tmp_path / "run", toy_target, store, delay=DELAY, words={0: words, 1: words}) as nodes:
         pid = nodes.wait_for(rank, 3)
         os.kill(pid, signal.SIGKILL)
         codes = nodes.finish_all()
     assert 0 not in codes
+    assert "PrefetchBalance: the target runs inside the step" not in nodes.output
     assert f"Signal {int(signal.SIGKILL)} (SIGKILL) received by PID {pid}" in nodes.output_of(rank)
     assert re.search(r"Connection (closed|reset) by (peer|remote)|peer", nodes.output_of(1 - rank))
 
@@ -130,6 +133,20 @@ def test_a_node_with_another_target_is_told_by_every_node(tmp_path, toy_target, 
         assert re.search(f"fit: ranks have different targets: {difference}", told), nodes.output
 
 
+def test_a_node_with_another_version_is_told_by_every_node(tmp_path, toy_target, store):
+    """What is installed on node 1 says that it is another version; nothing else differs."""
+    installed = tmp_path / "site" / "lightning-99.0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: lightning\nVersion: 99.0\n")
+    path = os.pathsep.join(filter(None, [str(installed.parent), environment().get("PYTHONPATH")]))
+    with Nodes(tmp_path / "run", toy_target, store, variables={1: {"PYTHONPATH": path}}) as nodes:
+        assert 0 not in nodes.finish_all()
+    difference = rf"lightning is {re.escape(version('lightning'))} on rank 0 and 99\.0 on rank 1"
+    for node in (0, 1):
+        told = nodes.output_of(node)
+        assert re.search(f"fit: ranks have different versions: {difference}\\. Install the same", told), told
+
+
 def test_a_dry_run_tells_where_every_rank_sits(tmp_path, toy_target, store):
     words = {node: ["--dry_run=true"] for node in (0, 1)}
     with Nodes(tmp_path / "run", toy_target, store, words=words) as nodes:
@@ -137,5 +154,6 @@ def test_a_dry_run_tells_where_every_rank_sits(tmp_path, toy_target, store):
     told = nodes.output_of(0)
     assert re.search(r"rank 0 .*drafter on cpu, target on the same device\n  rank 1 .*drafter on cpu", told)
     assert "dry run passed; nothing was written" in told
+    assert nodes.output.count("memory of a rank, estimated") == 1
     assert nodes.checkpoints == []
     assert not (nodes.folder / "logs").exists()

@@ -18,6 +18,12 @@ REPEAT = int(os.environ.get("DFLASH_REPEAT", "1"))
 LENGTHS = np.random.default_rng(5).integers(6, 33, 61).tolist()
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 DELAY = 0.05
+AHEAD = [
+    "--model.target_devices=2",
+    "--trainer.callbacks+=PrefetchBalance",
+    "--trainer.callbacks.delivery=in_order",
+]
+"""Threads that run two targets ahead, whose training is that of a run without them."""
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +56,20 @@ def stopped_at(run: Fit) -> int:
     return int(steps)
 
 
-def assert_resumes_exactly(run: Fit, whole: Fit, folder, launch):
-    steps = stopped_at(run)
-    with Fit(folder, launch, run.target, run.store, resume=run.checkpoints[0]) as rest:
+def resumed_exactly(run: Fit, whole: Fit, folder, launch) -> Fit:
+    """The run that goes on from where `run` stopped; it ends with the weights of `whole`."""
+    with Fit(folder, launch, run.target, run.store, resume=run.checkpoints[0], words=run.words) as rest:
         assert rest.finish() == 0, rest.output[-3000:]
     ours, theirs = (torch.load(r.folder / "watch" / "final.ckpt", weights_only=True) for r in (rest, whole))
     assert ours["DFlashDataModule"] == theirs["DFlashDataModule"]
     for name, value in theirs["state_dict"].items():
         assert torch.equal(ours["state_dict"][name], value), name
+    return rest
+
+
+def assert_resumes_exactly(run: Fit, whole: Fit, folder, launch):
+    steps = stopped_at(run)
+    rest = resumed_exactly(run, whole, folder, launch)
     assert all(int(row["step"]) < steps for row in run.rows)
     assert run.rows + rest.rows == whole.rows
 
@@ -72,6 +84,17 @@ def test_one_signalled_rank_stops_both(attempt, rank, tmp_path, toy_target, stor
         os.kill(pid, signal.SIGTERM)
         assert run.finish() == 143, run.output[-3000:]
     assert_resumes_exactly(run, never_stopped, tmp_path / "rest", "lightning")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_signalled_rank_stops_both_with_targets_ahead(rank, tmp_path, toy_target, store, never_stopped):
+    """What was prefetched and not trained is lost with its threads, and computed again."""
+    with Fit(tmp_path / "run", "lightning", toy_target, store, delay=DELAY, words=AHEAD) as run:
+        os.kill(run.wait_for(rank, 5), signal.SIGTERM)
+        assert run.finish() == 143, run.output[-3000:]
+    assert stopped_at(run) >= 1
+    rest = resumed_exactly(run, never_stopped, tmp_path / "rest", "lightning")
+    assert any(row.get("prefetch/queue_depth_3") for row in rest.rows)  # of both ranks' two devices
 
 
 @pytest.mark.parametrize("launch", ["lightning", "torchrun"])
