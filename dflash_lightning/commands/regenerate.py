@@ -28,8 +28,9 @@ if (
 
 DESCRIPTION = f"""\
 Let the target answer prompts itself: the data that a drafter should learn from. Chats go in (as in `prepare`:
-OpenAI messages or ShareGPT conversations, JSON Lines or Parquet), the same chats with the target's answers
-come out, in the same order; a last question without an answer is answered, too. `prepare` reads the output.
+OpenAI messages or ShareGPT conversations, JSON Lines or Parquet) or questions (as in `evaluate`: prompt, or
+turns, of which the first is asked), the same chats with the target's answers come out, in the same order; a
+last question without an answer is answered, too. `prepare` reads the output.
 
   python cli.py regenerate --input chats.jsonl --output mine.jsonl --target my-model --device cuda
   python cli.py regenerate --input chats.jsonl --output mine.jsonl --server http://localhost:8000

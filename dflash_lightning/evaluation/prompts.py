@@ -76,11 +76,9 @@ def _rows(inputs: Sequence[str]) -> Iterator[tuple[str, object]]:
 
 def _prompt(row: object, place: str, category: str) -> Prompt:
     try:
-        chat = open_chat(_as_chat(row), number=0, place=place, turns="last")
+        chat = open_chat(row, number=0, place=place, turns="last")
     except RowError as error:
-        raise ValueError(
-            f"{place}: {error}; a prompt needs messages, conversations, prompt or turns"
-        ) from error
+        raise ValueError(f"{place}: {error}") from error
     assert isinstance(row, Mapping)
     return Prompt(chat.prompt, _category(row.get(category)), place, chat.tools)
 
@@ -88,15 +86,3 @@ def _prompt(row: object, place: str, category: str) -> Prompt:
 def _category(named: object) -> str:
     """Also 0 and False are names; white space would break the tables."""
     return OTHER if named is None else " ".join(str(named).split()) or OTHER
-
-
-def _as_chat(row: object) -> object:
-    """Rows of questions as rows of messages; others as they are."""
-    if not isinstance(row, Mapping) or row.get("messages") or row.get("conversations"):
-        return row
-    question = row.get("prompt")
-    if question is None and isinstance(turns := row.get("turns"), Sequence) and turns:
-        question = turns[0]
-    if isinstance(question, Sequence) and not isinstance(question, str):
-        return {**row, "messages": question}  # some files call their messages `prompt`
-    return {**row, "messages": [{"role": "user", "content": question}]} if isinstance(question, str) else row

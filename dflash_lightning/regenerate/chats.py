@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from dflash_lightning.data.conversations import ROLES, Chat, Message, ReadyTokens, RowError, parse_row
 from dflash_lightning.regenerate.config import Truncated, Turns
+from dflash_lightning.regenerate.questions import FORMS, as_chat
 
 Status = Literal[
     "ok",  # every answer is whole
@@ -20,7 +21,6 @@ Status = Literal[
     "skipped",  # the row cannot be used
     "failed",  # the target or its server could not answer
 ]
-FORMS = ("messages", "conversations")
 READY = ("input_ids", "loss_mask")
 
 
@@ -154,6 +154,8 @@ def open_chat(
     row: object, *, number: int, place: str, turns: Turns, truncated: Truncated = "drop"
 ) -> OpenChat:
     """Take the answers out of a row. A last question without answer is answered, too. Raises RowError."""
+    row = as_chat(row)
+    _require_form(row)
     chat = parse_row(_with_open_end(row))
     if isinstance(chat, ReadyTokens):
         raise RowError("ready tokens hold no messages", "give the chats that they were made of")
@@ -178,6 +180,12 @@ def _holds_bytes(value: object) -> bool:
     return isinstance(value, bytes | bytearray) or (
         isinstance(value, list | tuple) and any(map(_holds_bytes, value))
     )
+
+
+def _require_form(row: object) -> None:
+    if isinstance(row, Mapping) and all(row.get(name) is None for name in (*FORMS, *READY)):
+        found = ", ".join(map(str, row)) or "none"
+        raise RowError("no messages, conversations, prompt or turns", f"columns: {found}")
 
 
 def _with_open_end(row: object) -> object:

@@ -90,7 +90,7 @@ def test_what_is_not_ok_is_shown_with_its_places(chat_server, tmp_path, capsys):
         main(["--input", str(given), "--output", str(tmp_path / "o.jsonl"), "--server", chat_server.url]) == 0
     )
     shown = capsys.readouterr().out
-    assert "skipped: no messages, conversations, or input_ids + loss_mask            1\n" in shown
+    assert "skipped: no messages, conversations, prompt or turns            1\n" in shown
     assert f"{given}:4: columns: text" in shown
     assert f"  1 x truncated: an answer reached the limit of new tokens\n      {given}:5: answer 1" in shown
 

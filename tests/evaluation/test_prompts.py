@@ -77,7 +77,7 @@ def test_parquet_too(tmp_path):
         ('{"prompt"', r"prompts.jsonl:1: the row is not JSON"),
         (
             '{"text": "Is it?"}',
-            r"prompts.jsonl:1: no messages.*; a prompt needs messages, conversations, prompt",
+            r"prompts.jsonl:1: no messages, conversations, prompt or turns \(columns: text\)",
         ),
         ('{"messages": [{"role": "pope", "content": "?"}]}', "unknown role"),
     ],

@@ -34,6 +34,30 @@ def test_a_later_prompt_is_built_on_the_answers_of_the_target():
     assert (record.status, record.answers, record.tokens, record.row) == ("ok", 2, 7, 5)
 
 
+@pytest.mark.parametrize("turns", ["all", "last"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"prompt": "a"},
+        {"prompt": [user("a")]},
+        {"turns": ["a", "b"]},  # the first is asked
+        {"prompt": "a", "turns": ["c"]},
+        {"prompt": "a", "messages": None, "conversations": []},  # Parquet fills in nulls
+        {"prompt": "c", "messages": [user("a"), said("old")]},
+    ],
+)
+def test_a_question_is_a_chat_of_one_turn(given, turns):
+    """As `evaluate` reads it; the row's own columns stay, and the output is read as the chat it is."""
+    chat = opened({"id": 3, **given}, turns=turns)
+    assert chat.prompt == [user("a")]
+    chat.take(Answer("new"))
+    written = chat.record().chat
+    assert written["messages"] == [user("a"), said("new")]
+    own = {name: value for name, value in given.items() if name in ("prompt", "turns")}
+    assert written == {"id": 3, **own, "messages": written["messages"]}
+    assert opened(written, turns=turns).messages[0] == user("a")
+
+
 def test_the_last_turn_alone_follows_the_answers_of_the_row():
     chat = opened(row("a", "old 1", "b", "old 2"), turns="last")
     assert chat.prompt == [user("a"), said("old 1"), user("b")]
@@ -104,7 +128,12 @@ def test_the_output_is_a_row_that_can_be_read_again():
     ("given", "reason"),
     [
         ({"input_ids": [1, 2], "loss_mask": [0, 1]}, "ready tokens hold no messages"),
-        ({"text": "x"}, "no messages, conversations, or input_ids"),
+        ({"text": "x"}, r"no messages, conversations, prompt or turns \(columns: text\)"),
+        ({"turns": []}, "no messages, conversations, prompt or turns"),
+        ({"prompt": None, "turns": None, "messages": None}, "no messages, conversations, prompt or turns"),
+        ({"prompt": 7}, "no messages, conversations, prompt or turns"),
+        ({"prompt": ""}, "a message without text"),
+        ({"prompt": "a", "input_ids": [1, 2], "loss_mask": [0, 1]}, "ready tokens hold no messages"),
         ([1], "row is not an object"),
         ({"messages": []}, "the chat is empty"),
         ({"messages": [said("hello")]}, "the assistant speaks before the user"),

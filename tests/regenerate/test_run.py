@@ -19,6 +19,15 @@ def test_every_row_has_a_status_and_the_output_holds_the_usable_ones(chat_server
     assert sum(int(line.split()[-1]) for line in shown[:-2]) == 5
 
 
+def test_prompts_and_turns_of_benchmarks_are_answered_as_chats(chat_server, tmp_path):
+    rows = [{"prompt": "a", "set": "x"}, {"turns": ["b", "c"]}, {"prompt": question("d")["messages"]}]
+    written, status, _ = run(tmp_path, rows, chat_server.url)
+    assert [line["status"] for line in status] == ["ok"] * 3
+    asked = [question("a"), question("b"), question("d")]
+    assert [one["messages"] for one in written] == [expected(o, n)["messages"] for n, o in enumerate(asked)]
+    assert [{name: one[name] for name in given} for one, given in zip(written, rows, strict=True)] == rows
+
+
 def test_lines_that_are_no_json_are_counted(chat_server, tmp_path):
     path = write_rows(tmp_path / "in.jsonl", [question("a")])
     path.write_text(path.read_text() + "{broken\n")
