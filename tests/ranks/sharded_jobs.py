@@ -9,6 +9,7 @@ from dflash_lightning.callbacks.grad_direction import GradDirection
 from dflash_lightning.callbacks.held_out_decoding import HeldOutDecoding
 from dflash_lightning.callbacks.prefetch_balance import PrefetchBalance
 from dflash_lightning.training.build import TargetSettings
+from dflash_lightning.training.start.dry_run import seat_of
 from tests.ranks.jobs import Recorder, distribution
 from tests.runs import toy_data, toy_module, toy_trainer
 
@@ -37,6 +38,7 @@ def fit(
         "validation": {n: float(v) for n, v in trainer.callback_metrics.items() if n.startswith("val/")},
         "weights": {n: p.full_tensor() if sharded else p for n, p in parameters.items()},
         "held": sum((p.to_local() if sharded else p).numel() for p in parameters.values()),
+        "states": seat_of(trainer, module).states,
         "target_held": sum((p.to_local() if sharded_target else p).numel() for p in layers),
     }
 

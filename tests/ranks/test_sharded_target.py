@@ -23,6 +23,8 @@ def test_steps_validation_and_weights_are_those_of_a_whole_target(run, sharded):
         assert ours["validation"] == theirs["validation"]
         for name, value in ours["weights"].items():
             assert torch.equal(value, theirs["weights"][name]), name
+        assert theirs["states"] == "target on the same device"
+        assert ours["states"] == "target on the 2 ranks of the node together"
         assert ours["target_held"] == theirs["target_held"] // 2
 
 

@@ -116,6 +116,8 @@ def seat_of(trainer: Trainer, module: DFlashModule) -> Seat:
     name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
     folder = module.hidden_states
     on = targets(devices_of(module), own=module.target_devices > 0)
+    if module.target_settings.sharded:
+        on = f"the {trainer.num_devices} ranks of the node together"
     states = f"target on {on}" if folder is None else f"hidden states from {folder}"
     return Seat(node=socket.gethostname(), drafter=f"{device}{name}", states=states)
 
