@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from dflash_lightning.checkpoint.claiming.claim import claim
+from dflash_lightning.checkpoint.claiming.claim import Claim, claim
 from dflash_lightning.checkpoint.claiming.heartbeat import STALE_AFTER_S, Heartbeat
 from dflash_lightning.checkpoint.claiming.preflight import preflight
 from dflash_lightning.checkpoint.job import SaveJob
@@ -65,8 +65,7 @@ class Session:
         on_durable: Callable[[Durable], None] | None = None,
         meeting: Meeting | None = None,
     ) -> None:
-        how = publish if meeting is None else partial(publish_as_rank, meeting)
-        self._target = Target(partial(open_store, uri, settings), how)
+        opener = partial(open_store, uri, settings)
         self.run_id = run_id
         self._name = uuid4().hex[:8]
         self._memory = memory
@@ -76,10 +75,12 @@ class Session:
         self._num_bytes = 0
         self._blocked_s = 0.0
         self._durable_after_s: float | None = None
-        self._heartbeat = self._claim() if meeting is None or meeting.rank == 0 else None
+        ours = self._claim(*opener()) if meeting is None or meeting.rank == 0 else None
+        self._heartbeat = None if ours is None else Heartbeat(ours)
+        how = publish if meeting is None else partial(publish_as_rank, meeting)
+        self._target = Target(opener, how if ours is None else partial(how, nonce=ours.owner.nonce))
 
-    def _claim(self) -> Heartbeat:
-        store, prefix = self._target.open_store()
+    def _claim(self, store: ObjectStore, prefix: str) -> Claim:
         preflight(store, prefix)
         ours = claim(store.quick(), prefix, self.run_id, now=time.time(), stale_after_s=STALE_AFTER_S)
         try:
@@ -89,7 +90,7 @@ class Session:
         except BaseException:
             ours.release()
             raise
-        return Heartbeat(ours)
+        return ours
 
     def _warn_of_others(self, store: ObjectStore, prefix: str) -> None:
         """A run that begins where another has saved hides the other's behind `last` and `best`."""

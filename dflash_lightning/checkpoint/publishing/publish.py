@@ -1,17 +1,21 @@
 """From bytes to a checkpoint that others may rely on, and the names of older ones that may go then.
 
-in    a store, a prefix, the job, a function that writes the state into a file
+in    a store, a prefix, the job, a function that writes the state into a file; the nonce of the claim
 out   Published, or the StoreError of the first step that failed; nothing is half published then
 law   data (unique key, verified) -> manifest (read back) -> pointers, in this order, and deletions
       (`removal.sweep`) later: killed between any two calls, the newest complete checkpoint is this one or
       the one before
 law   nothing is superfluous while a pointer may name it: deletions wait for the pointers
+law   a writer may outlive its run: it publishes nothing where another has the claim by then
 """
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from dflash_lightning.checkpoint.claiming.owner import require_ours
 from dflash_lightning.checkpoint.job import SaveJob
 from dflash_lightning.checkpoint.keeping.pointers import named, write_pointers
 from dflash_lightning.checkpoint.keeping.removal import remove
@@ -19,7 +23,7 @@ from dflash_lightning.checkpoint.keeping.retention import to_delete
 from dflash_lightning.checkpoint.layout import data_key, new_name
 from dflash_lightning.checkpoint.listing import Listing, age_order, list_manifests
 from dflash_lightning.checkpoint.manifest import DataFile, Manifest
-from dflash_lightning.checkpoint.publishing.upload import Write, upload_data
+from dflash_lightning.checkpoint.publishing.upload import Write, upload_data, withdraw
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
@@ -27,6 +31,7 @@ from dflash_lightning.checkpoint.verify import ATTEMPTS
 from dflash_lightning.checkpoint.versions import versions
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 SESSION = "session"
 """Name of the fact that tells which start of a run it comes from."""
 
@@ -39,7 +44,7 @@ class Published:
     uri: str
     """Of this very checkpoint, as resume understands it."""
     retries: int
-    """Tries of the manifest that failed before one succeeded."""
+    """Tries behind the upload that failed before one succeeded."""
     seconds: float
     """From the start of the upload until it was durable."""
     superfluous: tuple[Manifest, ...] = ()
@@ -60,22 +65,27 @@ class Durable:
 
     manifest: Manifest
     before: Listing
-    """What was there when it began."""
+    """What was there when its data was stored."""
     retries: int
     seconds: float
 
 
-def publish(store: ObjectStore, prefix: str, job: SaveJob, write: Write) -> Published:
-    """Blocks until it is done: call it from the writer.
+def publish(store: ObjectStore, prefix: str, job: SaveJob, write: Write, *, nonce: str = "") -> Published:
+    """Blocks until it is done: call it from the writer. `nonce`: of the claim that it needs; "": none.
 
-    Raises: StoreError; whatever `write` raises. The upload is aborted then, and no manifest remains.
+    Raises: StoreError, of kind "conflict" that names the new owner where the claim is lost; whatever `write`
+    raises. The upload is aborted then, and no manifest remains.
     """
     started = time.monotonic()
-    before = list_manifests(store, prefix)  # first: a store that does not answer costs no upload
     name = new_name(job.step)
     file = upload_data(store, prefix, data_key(name), write, size_hint=job.size_hint)
+    try:  # behind the upload, which takes minutes: others may have published by now
+        before, failures = _tried(lambda: list_manifests(store, prefix))
+    except BaseException:
+        withdraw(store, prefix, file)
+        raise
     manifest = make_manifest(job, name, (file,), before)
-    retries = commit(store, prefix, manifest)
+    retries = failures + commit(store, prefix, manifest, nonce)
     durable = Durable(manifest, before, retries, time.monotonic() - started)
     return finish(store, prefix, job, durable)
 
@@ -107,25 +117,36 @@ def _serial(job: SaveJob, before: Listing) -> int:
     return min(later, default=1 + max((known.serial for known in before.manifests), default=0))
 
 
-def commit(store: ObjectStore, prefix: str, manifest: Manifest) -> int:
+def commit(store: ObjectStore, prefix: str, manifest: Manifest, nonce: str) -> int:
     """From here on it is a checkpoint. After a failure neither manifest nor data is left, if that can be.
 
-    Returns the number of failed tries: the data is stored, and must not be lost to one lost answer.
+    Returns the number of failed tries.
     """
     key, text = join_key(prefix, manifest.key), manifest.to_json()
+
+    def put_as_owner() -> None:
+        if nonce:
+            require_ours(store, prefix, nonce)
+        _put_once(store, key, text)
+
     try:
-        for failures in range(ATTEMPTS):
-            try:
-                _put_once(store, key, text)
-            except StoreError as error:
-                if not error.retryable or failures == ATTEMPTS - 1:
-                    raise
-            else:
-                return failures
+        return _tried(put_as_owner)[1]
     except BaseException:
         remove(store.quick(), prefix, [manifest])
         raise
-    raise AssertionError("the last failure is raised")
+
+
+def _tried(call: Callable[[], T]) -> tuple[T, int]:
+    """What it returns, and how often it failed before: the data is stored, and must not be lost to one lost
+    answer."""
+    failures = 0
+    while True:
+        try:
+            return call(), failures
+        except StoreError as error:
+            failures += 1
+            if not error.retryable or failures == ATTEMPTS:
+                raise
 
 
 def _put_once(store: ObjectStore, key: str, text: bytes) -> None:

@@ -54,9 +54,9 @@ def open_meeting(host: str) -> Any:
 
 
 def publish_as_rank(
-    meeting: Meeting, store: ObjectStore, prefix: str, job: SaveJob, write: Write
+    meeting: Meeting, store: ObjectStore, prefix: str, job: SaveJob, write: Write, *, nonce: str = ""
 ) -> Published | PublishedByRank0:
-    """Raises: StoreError of a kind that no writer tries again."""
+    """`nonce`: of the claim, on rank 0. Raises: StoreError of a kind that no writer tries again."""
     try:
         client = _tcp_store(meeting.host, meeting.port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
         published = publish_shard(
@@ -69,6 +69,7 @@ def publish_as_rank(
                 rank=meeting.rank,
                 world=meeting.world,
                 deadline_s=meeting.deadline_s,
+                nonce=nonce,
             ),
             write,
         )

@@ -20,10 +20,9 @@ from dflash_lightning.checkpoint.listing import Listing, list_manifests
 from dflash_lightning.checkpoint.manifest import DataFile, Manifest
 from dflash_lightning.checkpoint.publishing.confirmations import Confirmations, ShardReport, wait_for
 from dflash_lightning.checkpoint.publishing.publish import Durable, Published, commit, finish, make_manifest
-from dflash_lightning.checkpoint.publishing.upload import Write, upload_data
+from dflash_lightning.checkpoint.publishing.upload import Write, upload_data, withdraw
 from dflash_lightning.checkpoint.redact import known_secrets, redact_text
 from dflash_lightning.checkpoint.stores.errors import StoreError
-from dflash_lightning.checkpoint.stores.keys import join_key
 from dflash_lightning.checkpoint.stores.protocol import ObjectStore
 from dflash_lightning.checkpoint.verify import check_facts
 from dflash_lightning.checkpoint.writing.retrying import Outage
@@ -50,6 +49,8 @@ class ShardedSave:
     world: int
     deadline_s: float
     """From the start of each rank's own upload until all must have reported."""
+    nonce: str = ""
+    """Of the claim, on rank 0: where another run has it by then, nothing is published; "": unasked."""
 
 
 def publish_shard(save: ShardedSave, write: Write) -> Published | str:
@@ -96,7 +97,7 @@ def _obey_verdict(save: ShardedSave, file: DataFile, deadline: float) -> str:
             kind="transient",
         )
     if verdict.startswith(_ABANDONED):
-        _withdraw(save, file)
+        withdraw(save.store, save.prefix, file)
     return _obeyed(verdict)
 
 
@@ -168,11 +169,11 @@ def _decide(
         reason = redact_text(str(error))
         save.confirmations.put(_at(save, "verdict"), _ABANDONED + reason if certain else reason)
         if certain:
-            _withdraw(save, own)
+            withdraw(save.store, save.prefix, own)
         raise
     manifest = known or make_manifest(save.job, name, files, before)
     try:
-        retries = 0 if known else commit(save.store, save.prefix, manifest)
+        retries = 0 if known else commit(save.store, save.prefix, manifest, save.nonce)
     except Exception as error:
         save.confirmations.put(_at(save, "verdict"), redact_text(f"{type(error).__name__}: {error}"))
         raise
@@ -227,12 +228,6 @@ def _failed(save: ShardedSave, problems: list[str]) -> str:
         f"step {save.job.step} was not published, since not all of {save.world} ranks stored their shard "
         f"within {save.deadline_s:.0f} s: {'; '.join(problems)}"
     )
-
-
-def _withdraw(save: ShardedSave, file: DataFile) -> None:
-    """What cannot be deleted now is found later by its age."""
-    with suppress(StoreError):
-        save.store.quick().delete([join_key(save.prefix, file.key)])
 
 
 def _at(save: ShardedSave, what: str) -> str:

@@ -35,16 +35,21 @@ def upload_data(
     except BaseException:
         upload.abort()
         raise
+    measured = file.measured(key)
     try:
         upload.finish()
-        measured = file.measured(key)
         check_stored(store, prefix, measured)
     except BaseException:
         upload.abort()
-        with suppress(StoreError):  # it may have been finished, with the answer lost
-            store.quick().delete([full])
+        withdraw(store, prefix, measured)  # it may have been finished, with the answer lost
         raise
     return measured
+
+
+def withdraw(store: ObjectStore, prefix: str, file: DataFile) -> None:
+    """What cannot be deleted now is found later by its age."""
+    with suppress(StoreError):
+        store.quick().delete([join_key(prefix, file.key)])
 
 
 def _written(write: Write, file: MeasuredFile, upload: Upload) -> None:

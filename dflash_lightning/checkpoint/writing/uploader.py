@@ -4,6 +4,7 @@ in    a pipe, and the process id of the trainer
 out   reports through the pipe, while somebody reads it
 """
 
+import logging
 import os
 import pickle
 import signal
@@ -15,9 +16,11 @@ from multiprocessing.reduction import recv_handle
 import torch
 
 from dflash_lightning.checkpoint.snapshots.arena import Arena
-from dflash_lightning.checkpoint.writing.messages import Report, Save
+from dflash_lightning.checkpoint.writing.messages import Missed, Report, Save
 from dflash_lightning.checkpoint.writing.priority import step_back
 from dflash_lightning.checkpoint.writing.worker import Worker
+
+log = logging.getLogger(__name__)
 
 
 def main(fd: int, parent: int) -> None:
@@ -40,14 +43,17 @@ def main(fd: int, parent: int) -> None:
 
 
 class _Sender:
-    """The worker goes on when nobody listens any more."""
+    """The worker goes on when nobody listens any more; the log then says what it gives up."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
     def __call__(self, report: Report) -> None:
-        with suppress(OSError):
+        try:
             self._pipe.send(report)
+        except OSError:
+            if isinstance(report, Missed) and report.pause_s is None:
+                log.warning("a checkpoint of a run that has ended is not stored: %s", report.message)
 
 
 def _listen(pipe: Connection, parent: int, worker: Worker) -> None:

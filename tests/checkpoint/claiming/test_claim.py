@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from dflash_lightning.checkpoint.claiming.claim import LOOK_S, OWNER, claim
+from dflash_lightning.checkpoint.claiming.claim import LOOK_S, claim
+from dflash_lightning.checkpoint.claiming.owner import OWNER
 from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
 

@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 
-from dflash_lightning.checkpoint.claiming.claim import OWNER
 from dflash_lightning.checkpoint.claiming.heartbeat import Heartbeat
+from dflash_lightning.checkpoint.claiming.owner import OWNER
 from dflash_lightning.checkpoint.listing import list_manifests
 from dflash_lightning.checkpoint.session import Memory, Session
 from dflash_lightning.checkpoint.stores.errors import StoreError

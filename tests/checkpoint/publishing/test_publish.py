@@ -53,6 +53,8 @@ def test_the_order_of_calls():
     wanted = [
         ("finish", "data"),
         ("head", "data"),  # verified ...
+        ("list", "manifests"),  # ... and told to be newer than what there is by now ...
+        ("read", "manifests"),
         ("put", "manifests"),  # ... before it becomes a checkpoint ...
         ("read", "manifests"),  # ... which is read back
         ("put", LAST),
@@ -82,7 +84,8 @@ def test_serials_grow_even_after_going_back():
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("list"),
+        Fault("list", times=3),
+        Fault("list", kind="denied"),
         Fault("open"),
         Fault("write", 2),
         Fault("finish"),
@@ -114,9 +117,10 @@ def test_after_a_failure_nothing_of_it_is_left_and_the_last_one_stands(fault):
         (Fault("put", key="manifests", does="lose"), 1),  # then "conflict", with ourselves
         (Fault("put", key="manifests", does="lose", kind="conflict"), 0),
         (Fault("read", key="manifests", does="flip"), 1),
+        (Fault("list", times=2), 2),
     ],
 )
-def test_one_bad_answer_about_the_manifest_costs_no_upload(fault, retries):
+def test_a_bad_answer_behind_the_upload_costs_no_upload(fault, retries):
     store = FaultyStore(MemoryStore(), fault)
     assert save(store, 8).retries == retries
     assert steps(store.store) == [8]
