@@ -41,7 +41,8 @@ def test_refused_and_taken_over(tmp_path, toy_target, weed, s3_env, s3_settings,
         assert all(rank.is_alive() for rank in first.ranks), first.output
         first.wait_until(lambda: assert_all_whole(s3_uri, s3_settings).complete, "a durable checkpoint")
 
-        other = claim(*open_store(s3_uri, s3_settings), "the-other-run", now=time.time(), stale_after_s=0.0)
+        place = open_store(s3_uri, s3_settings)
+        other = claim(*place, "the-other-run", now=time.time(), stale_after_s=0.0, watch_s=0.0)
         assert first.finish() == [1, 1], first.output
     assert "now belongs to run the-other-run" in first.output
     assert "checkpoints can no longer be stored: rank 0 says why" in first.output

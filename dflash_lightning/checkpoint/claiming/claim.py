@@ -4,6 +4,7 @@ in    a store, a prefix, the run's id; the time, in seconds since 1970
 out   a Claim to renew and release, or a StoreError of kind "conflict" that names the other run
 law   of two runs that start together at most one keeps its claim: even where the store ignores "only if
       absent", each reads back what it wrote, and one that was overwritten learns it here or when it renews
+law   no two clocks are compared to call a run dead: its silence is heard out here, by one clock
 """
 
 import logging
@@ -16,6 +17,7 @@ from uuid import uuid4
 
 from dflash_lightning.checkpoint.claiming.owner import (
     OWNER,
+    UNREADABLE,
     Owner,
     is_gone,
     read_owner,
@@ -29,6 +31,9 @@ from dflash_lightning.checkpoint.stores.protocol import ObjectStore
 log = logging.getLogger(__name__)
 LOOK_S = 5.0
 """Between two looks at an owner that may be dead."""
+WATCH_S = 45.0
+"""As long an owner that seems dead must stay silent before one's eyes: more than from one heartbeat to the
+next."""
 
 
 class Claim:
@@ -61,11 +66,13 @@ def claim(
     now: float,
     stale_after_s: float,
     settle_s: float = 0.5,
+    watch_s: float = WATCH_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Claim:
-    """Take the prefix. An owner without a sign of life for `stale_after_s` loses it, with a warning; so does
-    one whose process was on this machine and is gone. Where the owner is an earlier start of this very run,
-    that time is waited for: a run that is started again after its machine died must not fail for that.
+    """Take the prefix. An owner without a sign of life for `stale_after_s` loses it, with a warning, unless
+    it gives one within `watch_s`; so does, at once, one whose process was on this machine and is gone. Where
+    the owner is an earlier start of this very run, `stale_after_s` is waited for: a run that is started again
+    after its machine died must not fail for that.
 
     Raises: StoreError of kind "conflict" with host, process, run and age of the owner, and the way out.
     """
@@ -74,13 +81,19 @@ def claim(
     found, waited = _outlive(store, prefix, mine, stale_after_s, sleep)
     now += waited
     mine = replace(mine, started=now, heartbeat=now)
+    if found is not None and _holds(found, mine, stale_after_s) and waited < stale_after_s:
+        raise _taken(store, prefix, found, now, stale_after_s)
+    silent = found
+    found, watched = _watch(store, prefix, mine, silent, watch_s - waited, sleep)
+    now += watched
     if found is not None:
-        if _holds(found, mine, stale_after_s) and waited < stale_after_s:
-            raise _taken(store, prefix, found, now, stale_after_s)
+        if found != silent:  # whatever its clock says
+            raise _taken(store, prefix, found, found.heartbeat, stale_after_s)
         log.warning(
             "taking over %s from %s, silent for %.0f s",
             *(store.uri(prefix), found, now - found.heartbeat),
         )
+    mine = replace(mine, started=now, heartbeat=now)
     try:
         store.put(key, mine.to_json(), only_if_absent=found is None)
     except StoreError as error:
@@ -112,6 +125,37 @@ def _outlive(
         waited += LOOK_S
         found = read_owner(store, prefix)
     return found, waited
+
+
+def _watch(
+    store: ObjectStore,
+    prefix: str,
+    mine: Owner,
+    silent: Owner | None,
+    watch_s: float,
+    sleep: Callable[[float], None],
+) -> tuple[Owner | None, float]:
+    """The owner that seems dead by its age, and for how many seconds it was watched: its clock or this one
+    may be wrong by more than that age. Ends as soon as it shows that it lives, or is known to be gone."""
+    found, watched = silent, 0.0
+    while (
+        found is not None
+        and found == silent
+        and found != UNREADABLE
+        and watched < watch_s
+        and not is_gone(found, mine.machine)
+    ):
+        if not watched:
+            log.warning(
+                "watching %s for %.0f s: %s seems silent for %.0f s; if it gives no sign of life, this run "
+                "takes its place",
+                *(store.uri(join_key(prefix, OWNER)), watch_s, found, mine.heartbeat - found.heartbeat),
+            )
+        pause = min(LOOK_S, watch_s - watched)
+        sleep(pause)
+        watched += pause
+        found = read_owner(store, prefix)
+    return found, watched
 
 
 def _holds(owner: Owner, mine: Owner, within_s: float) -> bool:

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from dflash_lightning.checkpoint.claiming.claim import LOOK_S, claim
+from dflash_lightning.checkpoint.claiming.claim import LOOK_S, WATCH_S, claim
+from dflash_lightning.checkpoint.claiming.heartbeat import EVERY_S
 from dflash_lightning.checkpoint.claiming.owner import OWNER
 from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
@@ -77,7 +78,7 @@ def test_a_silent_owner_is_taken_over_with_a_warning_and_learns_it(caplog):
     first = take(store, "first", now=1000.0)
     take(store, "second", now=1300.0)
     assert "taking over memory://memory/runs/a from run first" in caplog.text
-    assert "silent for 300 s" in caplog.text
+    assert f"silent for {300 + WATCH_S:.0f} s" in caplog.text
     with pytest.raises(
         StoreError, match="now belongs to run second .*must not write there any more"
     ) as caught:
@@ -170,11 +171,92 @@ def test_a_run_that_was_released_while_another_start_waits_is_taken_at_once():
     assert clock.slept_s < 2 * LOOK_S
 
 
+def beats_after(store, seconds, heartbeat):
+    """A clock on which the owner gives a sign of life, by its own clock."""
+
+    def beat(slept_s):
+        if slept_s >= seconds:
+            change_owner(store, heartbeat=heartbeat)
+
+    return Clock(beat)
+
+
+@pytest.mark.parametrize("again", ["second", "first"], ids=["another run", "another start of it"])
+@pytest.mark.parametrize("ahead_s", [STALE_S, STALE_S + 1, 86400.0])
+def test_a_run_that_lives_is_not_taken_over_by_one_whose_clock_is_ahead(ahead_s, again, caplog):
+    store = MemoryStore()
+    on_another_machine(store)
+    clock = beats_after(store, EVERY_S, 1000.0 + EVERY_S)
+    with pytest.raises(StoreError, match="run first .* writes here, last alive 0 s ago"):
+        take(store, again, now=1000.0 + ahead_s, sleep=clock.sleep)
+    assert EVERY_S <= clock.slept_s < WATCH_S
+    assert json.loads(store.read(f"runs/a/{OWNER}"))["run_id"] == "first"
+    for text in (
+        f"watching memory://memory/runs/a/owner.json for {WATCH_S:.0f} s: run first (process ",
+        f"seems silent for {ahead_s:.0f} s; if it gives no sign of life, this run takes its place",
+    ):
+        assert text in caplog.text
+
+
+def test_a_run_is_watched_for_longer_than_its_heart_takes_from_beat_to_beat():
+    store, clock = MemoryStore(), Clock()
+    on_another_machine(store)
+    taken = take(store, "second", now=1000.0 + STALE_S, sleep=clock.sleep)
+    assert clock.slept_s == pytest.approx(WATCH_S + 0.5)  # and to settle
+    assert clock.slept_s > EVERY_S + 2 * LOOK_S
+    assert taken.owner.heartbeat == 1000.0 + STALE_S + WATCH_S
+
+
+def test_one_that_was_outlived_is_not_watched_again():
+    store, clock = MemoryStore(), Clock()
+    on_another_machine(store)
+    take(store, "first", now=1100.0, sleep=clock.sleep)
+    assert clock.slept_s < STALE_S - 100 + LOOK_S
+
+
+def test_two_that_watch_the_same_silence_do_not_both_take_its_place():
+    store = MemoryStore()
+    on_another_machine(store)
+
+    def third_is_faster(slept_s):
+        if slept_s == LOOK_S:
+            take(store, "third", now=1000.0 + STALE_S)
+
+    with pytest.raises(StoreError, match="run third .* writes here"):
+        take(store, "second", now=1000.0 + STALE_S, sleep=Clock(third_is_faster).sleep)
+
+
+def test_a_silent_run_that_ends_while_it_is_watched_is_not_waited_for():
+    store = MemoryStore()
+    on_another_machine(store)
+
+    def release(slept_s):
+        if slept_s == LOOK_S:
+            store.delete([f"runs/a/{OWNER}"])
+
+    clock = Clock(release)
+    take(store, "second", now=1000.0 + STALE_S, sleep=clock.sleep)
+    assert clock.slept_s < 2 * LOOK_S
+
+
+@pytest.mark.parametrize("silent_s", [1.0, STALE_S, 86400.0])
+def test_a_run_killed_on_this_machine_is_not_watched(silent_s):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    store, clock = MemoryStore(), Clock()
+    take(store, "first")
+    change_owner(store, pid=ended.pid)
+    take(store, "second", now=1000.0 + silent_s, sleep=clock.sleep)
+    assert clock.slept_s < LOOK_S
+
+
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b'{"run_id": "x"}', b"\xff\xfe"])
 def test_a_file_that_nobody_can_read_locks_nobody_out(text):
     store = MemoryStore()
     store.put(f"runs/a/{OWNER}", text)
-    assert take(store, "first").owner.run_id == "first"
+    clock = Clock()
+    assert take(store, "first", sleep=clock.sleep).owner.run_id == "first"
+    assert clock.slept_s < LOOK_S
 
 
 def test_one_that_was_overwritten_after_its_look_learns_it_at_its_heartbeat():
