@@ -20,7 +20,7 @@ from dflash_lightning.checkpoint.session import Memory, Session
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
 from dflash_lightning.training.checkpoints.address_connector import fetch_addresses
 from dflash_lightning.training.checkpoints.checkpoint_state import value_of
-from dflash_lightning.training.checkpoints.saves import CheckpointsLost, Saves, open_saves
+from dflash_lightning.training.checkpoints.saves import CheckpointsLost, Saves, open_saves, prepare_saves
 from dflash_lightning.training.module import DFlashModule
 
 
@@ -28,10 +28,14 @@ class S3Checkpoint(Checkpoint):
     """Saves the whole training state at optimizer steps: a copy in memory, everything else in the background.
     `--ckpt_path` with the same address, or `last`, goes on from the newest. Logs, on rank 0:
 
-        checkpoint/blocked_s        seconds that training stood still since the last log
+        checkpoint/blocked_s        seconds that training stood still since the last log, for copies and,
+                                    once, for taking their memory
         checkpoint/durable_after_s  seconds from the copy to the store, of the newest that is there
         checkpoint/queue            saves that are not durable yet
-        checkpoint/bytes, coalesced, retries   stored; replaced by newer ones while waiting; failed attempts
+        checkpoint/bytes            stored, over the whole run, like the counts below
+        checkpoint/coalesced        saves that newer ones replaced while they waited
+        checkpoint/refused          saves that found no room and were not taken
+        checkpoint/retries          failed attempts
 
     Args:
         uri: s3://bucket/prefix or a folder; one run at a time.
@@ -91,6 +95,7 @@ class S3Checkpoint(Checkpoint):
         self._run_id = uuid4().hex[:12]
         self._best: list[float] = []  # values of the best saves that were taken; kept where ranks save
         self._measured = False  # the same on all ranks, unlike what was taken
+        self._prepared = False
         self._saves: Saves | None = None  # of rank 0; of each where ranks hold parts
 
     @property
@@ -116,14 +121,22 @@ class S3Checkpoint(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.strategy.restore_checkpoint_after_setup:  # only now is known which run goes on here
             self._open(trainer, pl_module)
+        if any(optimizer.state for optimizer in trainer.optimizers):  # resumed: as large as it will be
+            self._prepare(trainer)
 
     def _open(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, DFlashModule)
         self._run_id = trainer.strategy.broadcast(self._run_id)
+        self._prepared = False
         session = partial(Session, self.uri, self.settings, self._run_id, self._memory)
         self._saves = open_saves(
             trainer, pl_module, session, self.retention, shard_deadline_s=self.shard_deadline_s
         )
+
+    def _prepare(self, trainer: Trainer) -> None:
+        if not self._prepared:
+            self._prepared = True  # on all ranks, also where nothing is saved
+            prepare_saves(trainer, self._saves)
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
         if self._saves:
@@ -142,10 +155,11 @@ class S3Checkpoint(Checkpoint):
         if not pl_module.step_finished:
             return
         if pl_module.last_totals.storage:
-            reason = (session and session.problem) or "rank 0 says why"
-            raise CheckpointsLost(f"checkpoints can no longer be stored: {reason}")
+            problem = session.problem if session else None
+            reason = problem or "rank 0 says why"
+            raise CheckpointsLost(f"checkpoints can no longer be stored: {reason}") from problem
+        self._prepare(trainer)
         if saves and session:
-            saves.prepare()
             if saves.is_due(self.cadence):
                 saves.save("step")
             if pl_module.log_now and trainer.is_global_zero:

@@ -75,6 +75,8 @@ class Session:
         self._num_bytes = 0
         self._blocked_s = 0.0
         self._durable_after_s: float | None = None
+        self.not_tried = 0
+        """Saves that another rank had no room for."""
         ours = self._claim(*opener()) if meeting is None or meeting.rank == 0 else None
         self._heartbeat = None if ours is None else Heartbeat(ours)
         how = publish if meeting is None else partial(publish_as_rank, meeting)
@@ -169,6 +171,7 @@ class Session:
             counts = self._writer.counts
             values |= {"bytes": counts.num_bytes, "queue": len(self._writer.unfinished)}
             values |= {"coalesced": counts.coalesced, "retries": counts.retries}
+            values["refused"] = counts.refused + self.not_tried
         if self._durable_after_s is not None:
             values["durable_after_s"] = self._durable_after_s
         return {f"checkpoint/{name}": float(value) for name, value in values.items()}

@@ -5,12 +5,15 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from lightning.pytorch.strategies import FSDPStrategy
 
+from dflash_lightning.callbacks.s3_checkpoint import S3Checkpoint
 from dflash_lightning.callbacks.signals import StopOnSignal, StoppedBySignal
 from dflash_lightning.checkpoint.resuming.fetch import fetch_checkpoint
+from dflash_lightning.checkpoint.session import Session
 from dflash_lightning.checkpoint.stores.errors import StoreError
 from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.settings import StoreSettings
@@ -88,6 +91,26 @@ def test_what_is_logged(tmp_path, toy_target, store):
     assert logged(rows, "checkpoint/bytes")[-1] > 0
     assert set(logged(rows, "checkpoint/retries")) == {0.0}
     assert len(logged(rows, "checkpoint/queue")) == len(logged(rows, "checkpoint/coalesced")) == len(blocked)
+    names = {name for row in rows for name in row if name.startswith("checkpoint/")}
+    assert names == set(re.findall(r"checkpoint/\w+", S3Checkpoint.__doc__))
+    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
+    table = page.partition("| `checkpoint/` | is |")[2].partition("\n\n")[0]
+    assert names == {f"checkpoint/{name}" for name in re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)}
+
+
+def test_taking_the_memory_counts_as_standing_still(tmp_path, toy_target, store, monkeypatch):
+    prepare, slow = Session.prepare, 1.0
+
+    def slowly(self, state):
+        time.sleep(slow)
+        prepare(self, state)
+
+    monkeypatch.setattr(Session, "prepare", slowly)
+    fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept", every_n_steps=100))
+    first, *later = logged(read_rows(tmp_path / "logs" / "version_0"), "checkpoint/blocked_s")
+    assert first >= slow
+    assert later
+    assert set(later) == {0.0}
 
 
 class Refuse:
@@ -107,8 +130,13 @@ def test_a_store_that_refuses_ends_the_run_at_the_next_step_once(
     tmp_path, toy_target, store, monkeypatch, caplog
 ):
     pause = At(5, lambda: time.sleep(0.5))
-    with pytest.raises(CheckpointsLost, match=r"can no longer be stored: .*step 4 \(step\).*may not write"):
+    with pytest.raises(
+        CheckpointsLost, match=r"can no longer be stored: .*step 4 \(step\).*may not write"
+    ) as caught:
         fit(tmp_path, toy_target, store, in_thread(tmp_path / "kept"), At(3, Refuse(monkeypatch)), pause)
+    cause = caught.value.__cause__
+    assert isinstance(cause, StoreError)
+    assert cause.kind == "denied"
     assert steps_in(tmp_path / "kept") == [(2, "step")]
     assert "is not stored, and the run ends" in caplog.text
 

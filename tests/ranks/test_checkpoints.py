@@ -68,3 +68,28 @@ def test_what_cannot_be_found_is_an_error_on_both(tmp_path, run):
     assert "there is no checkpoint" in ours[0]["error"]
     assert "rank 0 cannot fetch" in ours[1]["error"]
     assert "there is no checkpoint" in ours[1]["error"]
+
+
+@pytest.mark.parametrize(("sharded", "rank"), [(False, 0), (True, 0), (True, 1)])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_rank_without_memory_for_snapshots_ends_both(resumed, sharded, rank, tmp_path, run):
+    """At the first step, or at the start where the state is as large as it will be."""
+    resume = None
+    if resumed:
+        run(tmp_path / "a", tmp_path / "from", sharded=sharded)
+        resume = str(tmp_path / "from")
+    ours = run(
+        tmp_path / "b",
+        tmp_path / "kept",
+        sharded=sharded,
+        behind=(1, rank, "no memory"),
+        resume=resume,
+        max_epochs=3,
+    )
+    said = "CheckpointsLost: the first snapshot of the training state has no place: "
+    reasons = ["another rank says why"] * 2
+    reasons[rank] = "only 7 bytes of memory are available"
+    assert [one["error"] for one in ours] == [said + reason for reason in reasons]
+    assert [len(one["steps"]) for one in ours] == [0 if resumed else 1] * 2
+    assert not (tmp_path / "kept" / "owner.json").exists()  # given back
+    assert kept(tmp_path / "kept") == []

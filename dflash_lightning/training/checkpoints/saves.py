@@ -78,9 +78,16 @@ class Saves:
         self._step_begun = self._module.data.position.steps
 
     def prepare(self) -> None:
-        """Once the optimizer has its state, so that no later save has to take memory."""
+        """Once the optimizer has its state, so that no later save has to take memory.
+
+        Raises: MemoryError; OSError where the writer cannot be started.
+        """
+        begin = time.perf_counter()
+        if self._step_begun is None:  # resumed: the same state is stored where it came from
+            self._saved = self._state()
         if not self.session.is_ready:
             self.session.prepare(dump_state(self._trainer))
+        self.session.blocked(time.perf_counter() - begin)
 
     def vote(self, cadence: Cadence) -> None:
         """What this rank says at the next optimizer step."""
@@ -111,6 +118,7 @@ class Saves:
         held = self.session.unfinished
         if self._everywhere(len(held) < self.session.capacity and all(job.kind != kind for job in held)):
             return True
+        self.session.not_tried += 1
         name = f"step {self._module.data.position.steps} ({kind})"
         log.warning("the checkpoint of %s was not taken: a rank still stores earlier ones", name)
         return False
@@ -219,3 +227,16 @@ def open_saves(
         session = open_session(meeting=replace(meeting, rank=trainer.global_rank))
         saves = Saves(trainer, module, session, retention)
     return saves
+
+
+def prepare_saves(trainer: Trainer, saves: Saves | None) -> None:
+    """On all ranks: a collective. Raises: CheckpointsLost, on all ranks, where one of them lacks memory."""
+    problem: Exception | None = None
+    try:
+        if saves is not None:
+            saves.prepare()
+    except (MemoryError, OSError) as error:
+        problem = error
+    if trainer.strategy.reduce_boolean_decision(problem is not None, all=False):
+        reason = problem or "another rank says why"
+        raise CheckpointsLost(f"the first snapshot of the training state has no place: {reason}") from problem
