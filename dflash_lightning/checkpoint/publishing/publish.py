@@ -117,7 +117,7 @@ def _serial(job: SaveJob, before: Listing) -> int:
     return min(later, default=1 + max((known.serial for known in before.manifests), default=0))
 
 
-def commit(store: ObjectStore, prefix: str, manifest: Manifest, nonce: str) -> int:
+def commit(store: ObjectStore, prefix: str, manifest: Manifest, nonce: str = "") -> int:
     """From here on it is a checkpoint. After a failure neither manifest nor data is left, if that can be.
 
     Returns the number of failed tries.
