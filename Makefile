@@ -12,10 +12,12 @@ NAME ?= $(filter-out hidden_states,$(basename $(notdir $(wildcard benchmarks/*.p
 DFLASH_REPEAT ?= 1
 export DFLASH_REPEAT
 
-.PHONY: help demo test test-slow test-formats check fix bench docs clean
+.PHONY: help install demo test test-slow test-formats check fix bench docs clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+install: .venv/.base  ## create .venv with the package and nothing else
 
 demo: .venv/.target  ## train a drafter for a real 135 M target on this machine, export it, watch it draft
 	$(BIN)/python examples/demo/run.py

@@ -1,8 +1,15 @@
 """The first word decides; what is unknown is named."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from dflash_lightning.main import COMMANDS, TRAINER_COMMANDS, main
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_help_names_every_command(capsys):
@@ -26,3 +33,14 @@ def test_each_command_explains_itself(name, capsys):
         main([name, "--help"])
     assert leaving.value.code == 0
     assert f"{name}" in capsys.readouterr().out
+
+
+def test_a_python_without_the_projects_packages_is_told_what_to_do():
+    """-S leaves out site-packages, as a system's Python has none of ours."""
+    words = [sys.executable, "-S", str(ROOT / "cli.py"), "fit", "--help"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.search(
+        r"^cli.py: \S+ has no package \w+\. Use .venv/bin/python, which `make install`", done.stderr
+    )
+    assert "Traceback" not in done.stderr

@@ -108,8 +108,31 @@ def _prepare(options: Namespace) -> None:
         f"\n{config.output}: {tokens:,} tokens, {supervised:,} of them supervised, "
         f"content {manifest.digest[:12]}, in {time.monotonic() - started:.1f} s"
     )
+    if told := _beyond_context(config.output, options.target):
+        print(told)
     if not manifest.kept["validation"]:
         print("no row was held out for validation: raise --validation-share, or name --validation-input")
+
+
+def _beyond_context(store: str, target: str) -> str | None:
+    """What `fit` would refuse. A tokenizer's folder without a model's config tells no context."""
+    from dflash_lightning.data.store import TokenStore
+    from dflash_lightning.target.loading import load_config
+
+    try:
+        context = load_config(target).max_position_embeddings
+    except (OSError, ValueError, AttributeError):
+        return None
+    kept = TokenStore.open(store)
+    lengths = [n for split in ("train", "validation") for n in kept.samples(split).lengths.tolist()]
+    longer = sum(n > context for n in lengths)
+    if not longer:
+        return None
+    return (
+        f"{longer:,} rows are longer than the {context:,} positions of {target} (the longest has "
+        f"{max(lengths):,} tokens), which `fit` refuses: prepare again with --max-length {context}, "
+        "and --truncate to cut rows instead of skipping them"
+    )
 
 
 def _config(options: Namespace) -> "PrepareConfig":

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 
@@ -66,6 +67,27 @@ def test_every_option_reaches_the_store(arguments, tmp_path, capsys):
         "no two supervised tokens in a row, so no anchor": 1
     }  # its last turn was cut off
     assert "1 of the kept rows were cut at 40 tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("positions", "longer"), [(None, 0), (100, 0), (40, 2)])
+def test_rows_beyond_the_targets_context_are_told_before_fit_refuses_them(
+    positions, longer, target, arguments, tmp_path, capsys
+):
+    folder = tmp_path / "target"
+    shutil.copytree(target, folder)
+    if positions:
+        facts = {"model_type": "llama", "max_position_embeddings": positions}
+        (folder / "config.json").write_text(json.dumps(facts))
+    arguments[arguments.index(str(target))] = str(folder)
+    write_json(tmp_path / "chats.jsonl", [*CHATS, row("Hello", "H" * 50), row("Hello", "H" * 51)])
+    assert main([*arguments, "--validation-share", "0.3", "--workers", "1"]) == 0
+    shown = capsys.readouterr().out
+    lengths = [
+        n for s in ("train", "validation") for n in TokenStore.open(tmp_path / "store").samples(s).lengths
+    ]
+    assert (f"{longer} rows are longer than the {positions} positions of {folder}" in shown) == (longer > 0)
+    assert (f"(the longest has {max(lengths)} tokens)" in shown) == (longer > 0)
+    assert (f"prepare again with --max-length {positions}" in shown) == (longer > 0)
 
 
 def test_options_may_stand_in_a_file_and_the_command_line_wins(arguments, tmp_path):

@@ -174,10 +174,13 @@ def _nothing(store: ObjectStore, prefix: str, place: str, listing: Listing) -> S
     if listing.manifests:
         steps = ", ".join(str(step) for step in sorted({m.step for m in listing.manifests}))
         return StoreError(f"there is no checkpoint {place}; there are steps {steps}", kind="missing")
-    found = [facts.key for facts in islice(store.list(f"{prefix}/" if prefix else ""), _LOOKED_AT)]
+    everything = (facts.key for facts in store.list(f"{prefix}/" if prefix else ""))
+    found = [key for key in islice(everything, _LOOKED_AT) if not key.rpartition("/")[2].startswith(".")]
     lies = f"only {', '.join(found[:_SHOWN])}{', and more' if len(found) > _SHOWN else ''}"
     nested = next((folder for key in found if (folder := _store_around(below(prefix, key)))), None)
     way_out = f"give {store.uri(join_key(prefix, nested))}" if nested else "check the address"
+    if not nested and len(found) == 1 and found[0].endswith(".ckpt"):  # of `checkpoints fetch`
+        way_out = f"to load that file, give its path: {store.uri(found[0])}"
     message = f"there is no checkpoint {place}: {lies if found else 'nothing'} lies there; {way_out}"
     return StoreError(message, kind="missing") if listing.broken else NothingFound(message)
 

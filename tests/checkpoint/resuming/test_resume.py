@@ -17,6 +17,7 @@ from dflash_lightning.checkpoint.resuming.resume import (
 from dflash_lightning.checkpoint.stores import StoreError
 from dflash_lightning.checkpoint.stores.fault_script import Fault
 from dflash_lightning.checkpoint.stores.faults import FaultyStore
+from dflash_lightning.checkpoint.stores.local import LocalStore
 from dflash_lightning.checkpoint.stores.memory import MemoryStore
 from tests.checkpoint.saving import PREFIX, keep, save
 
@@ -285,3 +286,12 @@ def test_more_than_a_page_of_manifests(store):
     skipped = []
     assert resolve(store, PREFIX, on_skip=lambda uri, reason: skipped.append(uri)) == newest
     assert len(skipped) == 1001
+
+
+def test_a_folder_that_holds_one_file_of_fetch_says_how_to_load_it(tmp_path):
+    for name in (".step=4-1a2b3c4d.lock", "step=4-1a2b3c4d.ckpt"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(NothingFound) as caught:
+        resolve(LocalStore(tmp_path), "")
+    assert ".lock" not in str(caught.value)
+    assert str(caught.value).endswith(f"to load that file, give its path: {tmp_path}/step=4-1a2b3c4d.ckpt")
