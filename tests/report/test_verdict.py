@@ -2,10 +2,12 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dflash_lightning.report.read import read_run
 from dflash_lightning.report.run import Run
 from dflash_lightning.report.verdict import KINDS, Verdict, judge_run
 from tests.report.judged import SEEDS, STEPS, kinds, of_kind, verdicts
@@ -76,6 +78,12 @@ class TestInstability:
             verdict = of_kind(judge_run(run), "instability")
             assert "the loss climbs by" in verdict.headline
             assert 150 <= verdict.steps[0] <= 270
+
+    def test_a_steep_first_fall_leaves_no_rise_behind_it(self):
+        """A run of configs/tiny.yaml: from 45 to 3 in ten steps, in each bucket at a pace of its own."""
+        run = read_run(Path(__file__).with_name("steep_fall.csv"))
+        assert run.values["train/loss"][:4] == pytest.approx([45.484, 34.264, 5.7711, 2.9666], rel=1e-3)
+        assert kinds(run) == ("steady",)
 
     def test_finds_it_beside_the_mix(self):
         assert all(

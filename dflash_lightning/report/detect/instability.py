@@ -86,7 +86,14 @@ def _rise(curve: StepCurve) -> Shift | None:
     if found is None or found.score < SHIFT_SCORE:
         return None
     found = replace(found, at=found.at + start)
-    return found if found.rise >= LEAST_RISE * abs(_usual(curve.loss, found.at)) else None
+    large = found.rise >= LEAST_RISE * abs(_usual(curve.loss, found.at))
+    return found if large and _shows(curve.loss, found) else None
+
+
+def _shows(loss: FloatArray, rise: Shift) -> bool:
+    """Not where the loss itself goes on falling: behind a steep fall, more is taken out than the mix was."""
+    before, after = loss[max(0, rise.at - rise.side) : rise.at], loss[rise.at : rise.at + rise.side]
+    return bool(np.median(after) > np.median(before))
 
 
 def _usual(values: FloatArray, at: int) -> float:
