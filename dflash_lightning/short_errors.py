@@ -7,11 +7,14 @@ law   the message is what stands last and alone: no list of a hundred options ab
 import difflib
 import inspect
 import re
+import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
+import yaml
 from jsonargparse import ArgumentParser
 
 from dflash_lightning.parser_words import reasons
@@ -25,6 +28,13 @@ UNKNOWN_ARGUMENT = re.compile(r"given class_path '([\w.]+)':\s+Option '(\w+)' is
 class ShortErrors(ArgumentParser):
     """jsonargparse's ArgumentParser, for people who mistype."""
 
+    def parse_args(self, args: Sequence[str] | None = None, **more: Any) -> Any:  # type: ignore[override]
+        words = sys.argv[1:] if args is None else args
+        for path in config_files(words):
+            if broken := broken_yaml(path):
+                self.error(broken)
+        return super().parse_args(args, **more)
+
     def print_usage(self, file: object = None) -> None:
         """Not in front of an error; `--help` shows it."""
 
@@ -36,6 +46,29 @@ class ShortErrors(ArgumentParser):
     def class_names(self) -> Iterable[str]:
         """Those that a `class_path` may name in short."""
         return ()
+
+
+def config_files(words: Sequence[str]) -> list[str]:
+    """Every FILE of --config FILE, --config=FILE and -c FILE."""
+    found: list[str] = []
+    for i, word in enumerate(words):
+        option, given, value = word.partition("=")
+        if option in ("--config", "-c"):
+            found += [value] if given else words[i + 1 : i + 2]
+    return found
+
+
+def broken_yaml(path: str) -> str | None:
+    """Where a file is no YAML, and why; a parser that reads several would not say which of them."""
+    try:
+        yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        return f"{path}{line}: {error.problem or error.context}; it must be YAML with even indentation"
+    except (OSError, ValueError, yaml.YAMLError):
+        return None  # the parser says it
+    return None
 
 
 def shortened(message: str) -> str:

@@ -25,6 +25,27 @@ def test_the_options_that_look_most_like_it(message, behind):
     assert bool(meant(message, OPTIONS)) == bool(behind)
 
 
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        ("model:\n  lr: 1\n block_size: 4\n", ", line 3, column 2: expected <block end>, but found"),
+        ("model: {lr: 1\n", ", line 2, column 1: expected ',' or '}'"),
+        ("model:\n\tlr: 1\n", ", line 2, column 1: found character"),
+        ("lr: 'a\n", ", line 2, column 1: found unexpected end of stream"),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "prepare"])
+def test_of_several_files_the_one_that_is_no_yaml_is_named(command, content, place, tmp_path, capsys):
+    broken, whole = tmp_path / "broken.yaml", tmp_path / "whole.yaml"
+    broken.write_text(content)
+    whole.write_text("{}\n")
+    for words in (["--config", str(whole), f"--config={broken}"], ["--config", str(broken)]):
+        with pytest.raises(SystemExit) as left:
+            main([command, *words])
+        assert left.value.code == 2
+        assert f"{broken}{place}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("way", ["word", "yaml"])
 def test_no_list_of_options_buries_the_message(way, tmp_path, capsys):
     (tmp_path / "mine.yaml").write_text("model: {lrr: 1}\n")
