@@ -5,6 +5,7 @@ import pytest
 from dflash_lightning.lightning_cli import read_config, run_cli
 from dflash_lightning.main import main
 from dflash_lightning.short_errors import meant
+from tests.slow import slow
 
 OPTIONS = ["-c", "--config", "--model", "--model.lr", "--trainer.max_steps", "--trainer.max_epochs"]
 
@@ -34,7 +35,7 @@ def test_the_options_that_look_most_like_it(message, behind):
         ("lr: 'a\n", ", line 2, column 1: found unexpected end of stream"),
     ],
 )
-@pytest.mark.parametrize("command", ["fit", "prepare"])
+@pytest.mark.parametrize("command", ["prepare", *slow("fit")])
 def test_of_several_files_the_one_that_is_no_yaml_is_named(command, content, place, tmp_path, capsys):
     broken, whole = tmp_path / "broken.yaml", tmp_path / "whole.yaml"
     broken.write_text(content)

@@ -47,7 +47,9 @@ def refuse(monkeypatch):
         pytest.param(1, [2.0, 3.0, 2.5], [], [2.0, 3.0], [[2.0], [3.0]], marks=pytest.mark.slow),
         (1, [2.0, 3.0, 2.5, 2.4], [1], [2.0, 2.5], [[2.0], [2.5]]),  # nothing better than 2.5 is there
         pytest.param(1, [2.0, 3.0, 3.0], [1], [2.0, 3.0], [[2.0], [3.0]], marks=pytest.mark.slow),
-        (1, [2.0, None, 1.0], [0], [1.0], [[1.0]]),  # the first one not even stored, the second not measured
+        pytest.param(
+            1, [2.0, None, 1.0], [0], [1.0], [[1.0]], marks=pytest.mark.slow
+        ),  # the first one not even stored, the second not measured
         pytest.param(
             2,
             [1.0, 3.0, 2.0, 1.5],

@@ -11,6 +11,7 @@ from dflash_lightning.checkpoint.stores.open import open_store
 from tests.callbacks.saving_runs import PATIENCE, STOP, At, Fail, fail, fit, in_thread, manifests_in, steps_in
 from tests.callbacks.saving_runs import store as store
 from tests.callbacks.saving_runs import whole as whole
+from tests.slow import slow
 
 
 @pytest.mark.parametrize("process", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -122,7 +123,7 @@ def test_a_fresh_run_in_the_place_of_another_says_so_once(tmp_path, toy_target, 
     assert said.endswith("start with --ckpt_path last")
 
 
-@pytest.mark.parametrize("spelling", ["{}", "{}/", "file://{}", "{}/../kept"])
+@pytest.mark.parametrize("spelling", ["{}/", *slow("{}", "file://{}", "{}/../kept")])
 def test_a_run_that_goes_on_is_the_same_however_its_folder_is_spelled(
     spelling, tmp_path, toy_target, store, caplog
 ):

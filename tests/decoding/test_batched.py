@@ -18,6 +18,7 @@ from dflash_lightning.drafter.model import DFlashDrafter
 from dflash_lightning.target.model import Target
 from tests.decoding.drafters import BLOCK, greedy_text, prompts, random_drafter, toy_drafter_config
 from tests.decoding.test_tree_verify import EXAMPLE
+from tests.slow import slow
 from tests.toy import VOCAB, toy_llama
 
 MANY = [prompt[: 1 + 3 * i % 8] for i, prompt in enumerate(prompts(7))]
@@ -141,7 +142,7 @@ def test_a_tied_llama_decodes_too(kernel):
     assert [decoded.token_ids for decoded in batch] == [tuple(text[:16]) for text in texts.values()]
 
 
-@pytest.mark.parametrize("causal", [False, True, "sliding"])
+@pytest.mark.parametrize("causal", ["sliding", *slow(False, True)])
 def test_a_drafter_with_a_window_sees_the_same_as_alone(target, causal):
     kinds = ("sliding_attention", "full_attention", "sliding_attention")
     drafter = random_drafter(target, layer_types=kinds, sliding_window=5, causal_in_block=causal)

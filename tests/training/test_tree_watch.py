@@ -10,6 +10,7 @@ from lightning import Callback
 from dflash_lightning.training.forward import BlockOutcome
 from dflash_lightning.training.tree_watch import TreeWatch, tree_sums
 from tests.runs import make_store, toy_data, toy_module, toy_trainer
+from tests.slow import slow
 from tests.training.reference import tree_sums_slowly
 
 
@@ -122,7 +123,7 @@ def trained(tmp_path, target, store, every, *, steps):
     return seen, module.drafter.fc.weight.detach().clone()
 
 
-@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize("every", [3, *slow(1, 2)])
 def test_a_run_logs_what_the_loop_over_its_anchors_finds(tmp_path, toy_target, every):
     """Logged every 2 steps: of all steps since the last log that were due."""
     seen, _ = trained(tmp_path, toy_target, make_store(tmp_path, toy_target, [30, 30, 18]), every, steps=24)

@@ -42,9 +42,9 @@ def store(tmp_path_factory, toy_target):
     ("devices", "depth", "states"),
     [
         (0, 0, "target on the same device"),
-        (0, 2, "target on the same device"),  # ahead of the drafter, beside it
+        pytest.param(0, 2, "target on the same device", marks=pytest.mark.slow),  # ahead, beside the drafter
         (1, 0, "target on cpu"),  # inline, on a device of its own
-        (1, 2, "target on cpu"),
+        pytest.param(1, 2, "target on cpu", marks=pytest.mark.slow),
         (3, 2, "target on cpu, cpu, cpu"),
     ],
 )
