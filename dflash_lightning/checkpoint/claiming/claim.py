@@ -111,20 +111,12 @@ def _outlive(
 ) -> tuple[Owner | None, float]:
     """The owner, and for how many seconds it has been watched: an earlier start of this run until it has been
     silent for too long, is gone, or shows that it lives."""
-    first = found = read_owner(store, prefix)
-    waited = 0.0
-    while (
-        found is not None
-        and found == first
-        and found.run_id == mine.run_id
-        and _holds(found, mine, stale_after_s - waited)
-    ):
-        if not waited:
-            log.warning("waiting for up to %.0f s: %s is held by %s", stale_after_s, store.uri(prefix), found)
-        sleep(LOOK_S)
-        waited += LOOK_S
-        found = read_owner(store, prefix)
-    return found, waited
+    first = read_owner(store, prefix)
+    if first is None or first.run_id != mine.run_id or not _holds(first, mine, stale_after_s):
+        return first, 0.0
+    log.warning("waiting for up to %.0f s: %s is held by %s", stale_after_s, store.uri(prefix), first)
+    left_s = stale_after_s - max(0.0, mine.heartbeat - first.heartbeat)
+    return _while_unchanged(store, prefix, mine, first, left_s, sleep)
 
 
 def _watch(
@@ -137,25 +129,32 @@ def _watch(
 ) -> tuple[Owner | None, float]:
     """The owner that seems dead by its age, and for how many seconds it was watched: its clock or this one
     may be wrong by more than that age. Ends as soon as it shows that it lives, or is known to be gone."""
-    found, watched = silent, 0.0
-    while (
-        found is not None
-        and found == silent
-        and found != UNREADABLE
-        and watched < watch_s
-        and not is_gone(found, mine.machine)
-    ):
-        if not watched:
-            log.warning(
-                "watching %s for %.0f s: %s seems silent for %.0f s; if it gives no sign of life, this run "
-                "takes its place",
-                *(store.uri(join_key(prefix, OWNER)), watch_s, found, mine.heartbeat - found.heartbeat),
-            )
-        pause = min(LOOK_S, watch_s - watched)
-        sleep(pause)
-        watched += pause
+    if silent is None or silent == UNREADABLE or watch_s <= 0 or is_gone(silent, mine.machine):
+        return silent, 0.0
+    log.warning(
+        "watching %s for %.0f s: %s seems silent for %.0f s; if it gives no sign of life, this run "
+        "takes its place",
+        *(store.uri(join_key(prefix, OWNER)), watch_s, silent, mine.heartbeat - silent.heartbeat),
+    )
+    return _while_unchanged(store, prefix, mine, silent, watch_s, sleep)
+
+
+def _while_unchanged(
+    store: ObjectStore,
+    prefix: str,
+    mine: Owner,
+    first: Owner,
+    limit_s: float,
+    sleep: Callable[[float], None],
+) -> tuple[Owner | None, float]:
+    """Look at the owner until it is another one than `first`, is known to be gone, or `limit_s` are over."""
+    found: Owner | None = first
+    waited = 0.0
+    while found == first and waited < limit_s and not is_gone(first, mine.machine):
+        sleep(LOOK_S)
+        waited += LOOK_S
         found = read_owner(store, prefix)
-    return found, watched
+    return found, waited
 
 
 def _holds(owner: Owner, mine: Owner, within_s: float) -> bool:
