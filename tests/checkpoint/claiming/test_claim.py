@@ -158,15 +158,21 @@ def test_an_owner_whose_clock_is_ahead_is_watched_no_longer_than_any():
     assert clock.slept_s <= STALE_S + 1
 
 
-def test_a_run_that_was_released_while_another_start_waits_is_taken_at_once():
-    store = MemoryStore()
-    on_another_machine(store)
+def releasing(store):
+    """A clock at whose first look the owner has ended."""
 
     def release(slept_s):
         if slept_s == LOOK_S:
             store.delete([f"runs/a/{OWNER}"])
 
-    clock = Clock(release)
+    return Clock(release)
+
+
+def test_a_run_that_was_released_while_another_start_waits_is_taken_at_once():
+    store = MemoryStore()
+    on_another_machine(store)
+
+    clock = releasing(store)
     take(store, "first", now=1100.0, sleep=clock.sleep)
     assert clock.slept_s < 2 * LOOK_S
 
@@ -230,11 +236,7 @@ def test_a_silent_run_that_ends_while_it_is_watched_is_not_waited_for():
     store = MemoryStore()
     on_another_machine(store)
 
-    def release(slept_s):
-        if slept_s == LOOK_S:
-            store.delete([f"runs/a/{OWNER}"])
-
-    clock = Clock(release)
+    clock = releasing(store)
     take(store, "second", now=1000.0 + STALE_S, sleep=clock.sleep)
     assert clock.slept_s < 2 * LOOK_S
 
