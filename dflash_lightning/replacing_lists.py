@@ -25,12 +25,16 @@ def with_fresh_lists(words: Sequence[str]) -> list[str]:
 
 
 def _renewed(words: Sequence[str], at: int) -> Iterator[str]:
-    option, has_value, value = words[at].partition("=")
-    if option in (NAME, *FILES):
-        given = value if has_value else "".join(words[at + 1 : at + 2])
-        if option == NAME or _lists_callbacks(given):
-            yield EMPTY
+    option, value = option_at(words, at)
+    if option == NAME or (option in FILES and _lists_callbacks(value)):
+        yield EMPTY
     yield words[at]
+
+
+def option_at(words: Sequence[str], at: int) -> tuple[str, str]:
+    """--option=value and --option value -> the two; a missing value is empty."""
+    option, has_value, value = words[at].partition("=")
+    return option, value if has_value else "".join(words[at + 1 : at + 2])
 
 
 def _lists_callbacks(path: str) -> bool:

@@ -18,6 +18,7 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from dflash_lightning.parser_words import reasons
+from dflash_lightning.replacing_lists import FILES, option_at
 
 UNKNOWN_WORDS = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
 UNKNOWN_KEY = re.compile(r"does not accept option '([^']+)'")
@@ -50,12 +51,8 @@ class ShortErrors(ArgumentParser):
 
 def config_files(words: Sequence[str]) -> list[str]:
     """Every FILE of --config FILE, --config=FILE and -c FILE."""
-    found: list[str] = []
-    for i, word in enumerate(words):
-        option, given, value = word.partition("=")
-        if option in ("--config", "-c"):
-            found += [value] if given else words[i + 1 : i + 2]
-    return found
+    given = (option_at(words, i) for i in range(len(words)))
+    return [value for option, value in given if option in FILES]
 
 
 def broken_yaml(path: str) -> str | None:

@@ -124,13 +124,14 @@ def _beyond_context(store: str, target: str) -> str | None:
     except (OSError, ValueError, AttributeError):
         return None
     kept = TokenStore.open(store)
-    lengths = [n for split in ("train", "validation") for n in kept.samples(split).lengths.tolist()]
-    longer = sum(n > context for n in lengths)
+    splits = [kept.samples("train").lengths, kept.samples("validation").lengths]
+    longer = sum(int((lengths > context).sum()) for lengths in splits)
+    longest = max(int(lengths.max(initial=0)) for lengths in splits)
     if not longer:
         return None
     return (
         f"{longer:,} rows are longer than the {context:,} positions of {target} (the longest has "
-        f"{max(lengths):,} tokens), which `fit` refuses: prepare again with --max-length {context}, "
+        f"{longest:,} tokens), which `fit` refuses: prepare again with --max-length {context}, "
         "and --truncate to cut rows instead of skipping them"
     )
 
